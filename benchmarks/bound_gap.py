@@ -34,7 +34,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     experiment = prepare_experiment(AuditConfig(data=DataConfig(name=arguments.data), seed=arguments.seed))
-    people, seed, trials = experiment.population(), arguments.seed, arguments.trials
+    people, seed, trials = experiment.population, arguments.seed, arguments.trials
     settings = [(noise, arguments.max_norm) for noise in SIGMAS]
     played = []
     for index in range(arguments.sets):

@@ -181,7 +181,7 @@ def setting(dataset: str, hidden: tuple[int, ...]) -> tuple[Experiment, Populati
     encoder = TableEncoder(table.schema).fit(table.train)
     spec = NetworkSpec("mlp", table.schema.n_classes, encoder.layout, {"hidden": list(hidden)})
     experiment = Experiment(table, encoder, Marginals.of(table.schema, table.test), spec)
-    return experiment, experiment.population()
+    return experiment, experiment.population
 
 
 def twenty_diagnoses() -> Table:

@@ -129,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     device = resolve_device(chosen.device)
     data = DataConfig(name=chosen.dataset, statistics="all", marginals="all")
     setting = prepare_experiment(AuditConfig(data=data))
-    clients = FreshClients(setting.population(), setting.spec, seed=0, share_labels=True)
+    clients = FreshClients(setting.population, setting.spec, seed=0, share_labels=True)
     attack = ATTACKS.get(chosen.attack)(restarts=chosen.restarts, steps=chosen.steps, precision=chosen.precision)
     if chosen.precision == "tf32":
         require_tf32(device)

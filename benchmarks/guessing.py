@@ -51,7 +51,7 @@ def main() -> None:
     print("| --- " * (len(GUESSES) + 4) + "|")
     for table in arguments.tables:
         experiment = prepare_experiment(AuditConfig(data=DataConfig(name=table), seed=arguments.seed))
-        clients = FreshClients(experiment.population(), experiment.spec, arguments.seed, share_labels=True)
+        clients = FreshClients(experiment.population, experiment.spec, arguments.seed, share_labels=True)
         for size in arguments.sizes:
             found, sharpness = measured(clients, size, arguments.n)
             cells = [f"{one.mean:.1f} [{one.low:.1f}, {one.high:.1f}]" for one in found.values()]

@@ -64,7 +64,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     setting = experiment()
-    clients = FreshClients(setting.population(), setting.spec, seed=0, share_labels=True)
+    clients = FreshClients(setting.population, setting.spec, seed=0, share_labels=True)
     print(f"table {setting.table.card.name}, d = {setting.encoder.width}, {args.threads} threads, {torch.__version__}")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     for index in range(args.repeat):

@@ -91,14 +91,14 @@ def fresh(batch_size: int, seed: int, noise: float = 0.0) -> Observe:
     """Clients with an untrained network each."""
     setting = adult()
     defense = GaussianNoise(noise) if noise else None
-    clients = FreshClients(setting.population(), setting.spec, seed, share_labels=True, defense=defense)
+    clients = FreshClients(setting.population, setting.spec, seed, share_labels=True, defense=defense)
     return lambda index: clients.observe(batch_size, index)
 
 
 def trained(batch_size: int, seed: int) -> Observe:
     """Clients of a network after one epoch of the default training."""
     setting = adult()
-    people = setting.population()
+    people = setting.population
 
     @cache
     def network() -> nn.Module:
@@ -124,7 +124,7 @@ def federated(rows: int, seed: int) -> Observe:
     """Clients that trained 5 epochs of 2 batches at learning rate 0.01."""
     setting = adult()
     protocol = ProtocolConfig(name="fedavg", local_epochs=5, local_batches=2, learning_rate=0.01)
-    clients = FreshFedAvgClients(setting.population(), setting.spec, seed, protocol, "counts")
+    clients = FreshFedAvgClients(setting.population, setting.spec, seed, protocol, "counts")
     return lambda index: clients.observe(rows, index)
 
 

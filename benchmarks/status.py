@@ -7,8 +7,7 @@ python benchmarks/status.py DIR   # first take over the tables of DIR/status.jso
 import sys
 from pathlib import Path
 
-from lightleak.reproductions.paper.values import load_paper_table
-from lightleak.reproductions.reproduce import reproductions
+from lightleak.reproductions.paper.values import load_paper_table, paper_tables
 from lightleak.reproductions.status import STATUS_FILE, Status
 from lightleak.reproductions.status_page import status_markdown
 
@@ -29,14 +28,14 @@ under one rule that was stated before they were run. `lightleak reproduce --all`
 def merged(kept: Status, added: Status) -> Status:
     """Return the kept status with the tables of another in place of its own."""
     for table in added.tables:
-        kept = kept.updated(table, reproductions())
+        kept = kept.updated(table, paper_tables())
     return kept
 
 
 def pages(status: Status) -> dict[Path, str]:
     """Return the text of every page that shows a status."""
     run = {table.name for table in status.tables}
-    left = [load_paper_table(name) for name in reproductions() if name not in run]
+    left = [load_paper_table(name) for name in paper_tables() if name not in run]
     text, results = status_markdown(status, left), RESULTS.read_text(encoding="utf-8")
     before, _, rest = results.partition(BEGIN)
     _, _, after = rest.partition(END)

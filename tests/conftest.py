@@ -146,7 +146,7 @@ def save_captures(tiny: Settings) -> Callable[..., list[Path]]:
 
     def save(root: Path, sizes: tuple[int, ...] = (3, 4), share_labels: bool = True, **overrides: Any) -> list[Path]:
         experiment = prepare_experiment(tiny(**overrides))
-        clients = FreshClients(experiment.population(), experiment.spec, 0, share_labels)
+        clients = FreshClients(experiment.population, experiment.spec, 0, share_labels)
         return [Capture(*clients.observe(size, i), rank=i).save(root) for i, size in enumerate(sizes)]
 
     return save

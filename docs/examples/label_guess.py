@@ -108,7 +108,7 @@ class LabelKind(Kind[LabelConfig, Table]):
         """One stage of one pack."""
         yield Stage([LabelPack(checked.config, checked.world)], "guesses")
 
-    def captured(self, config: LabelConfig, root: Path, pass_over: bool = False) -> NoReturn:
+    def captured(self, config: LabelConfig, root: Path) -> NoReturn:
         """Refuse: there is nothing to capture."""
         raise UsageError("an audit of label-guess attacks no captures")
 

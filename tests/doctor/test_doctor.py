@@ -418,13 +418,13 @@ def test_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(doctor, "examine", lambda *facts: asked.append(facts) or findings)
+    monkeypatch.setattr(doctor, "examine", lambda facts: asked.append(facts) or findings)
     file = tmp_path / "doctor.json"
     assert main(["doctor", "--data", "d", "--output", "o", "--json", str(file), *RAY]) == code
-    assert asked == [(Path("d"), Path("o"), "local", "host:6379")]
+    (facts,) = asked
+    assert (facts.data, facts.output, facts.engine, facts.ray_address) == (Path("d"), Path("o"), "local", "host:6379")
     content = json.loads(file.read_text())
     assert content["problems"] == code and content["findings"] == [finding.to_dict() for finding in findings]
-    assert all(one["mend"] == one["fix"] for one in content["findings"])
     assert "3.12.1" in capsys.readouterr().out
 
 
@@ -442,7 +442,7 @@ def test_a_check_that_breaks_is_a_problem_and_the_others_go_on(monkeypatch: pyte
 
     for topic, check in (("install", breaks), ("devices", breaks), ("attack", lambda facts: [GOOD])):
         monkeypatch.setattr(getattr(doctor, topic), "check", check)
-    found = doctor.examine()
+    found = doctor.examine(Facts())
     broken = {finding.topic for finding in found if "cannot be examined" in finding.found}
     assert broken == {"install", "devices"} and GOOD in found
     assert {finding.topic for finding in found} >= {"memory", "data", "storage"}

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from lightleak.attacks import ATTACKS
 from lightleak.core.errors import ObservationError, UsageError
+from lightleak.core.records import to_json
 from lightleak.data.encoder import TableEncoder
 from lightleak.experiments import campaign
 from lightleak.experiments.campaign import PackError, finished_rows, plan_packs, run_packs, run_units
@@ -23,7 +24,7 @@ from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.experiments.pack import Pack
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.took import TOOK
-from lightleak.experiments.unit import Unit, run_pack, scored, unit_file, unscored, without_nan
+from lightleak.experiments.unit import Unit, run_pack, scored, unit_file, unscored
 
 CPU = torch.device("cpu")
 
@@ -214,7 +215,7 @@ def _stored(tiny: Any, folder: Path, save_captures: Callable[..., list[Path]]) -
 
 def test_numbers_json_has_no_word_for_become_null() -> None:
     value = {"a": float("nan"), "b": [1.5, float("inf")], "c": (float("-inf"), "nan"), "d": {"e": 0}}
-    assert without_nan(value) == {"a": None, "b": [1.5, None], "c": [None, "nan"], "d": {"e": 0}}
+    assert to_json(value) == {"a": None, "b": [1.5, None], "c": [None, "nan"], "d": {"e": 0}}
 
 
 def test_cells_without_truth_have_the_columns_of_those_with(several: AuditConfig) -> None:

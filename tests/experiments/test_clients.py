@@ -25,13 +25,13 @@ def experiment(tiny: Any) -> Experiment:
 
 
 def fresh(experiment: Experiment, seed: int = 0, **options: Any) -> FreshClients:
-    return FreshClients(experiment.population(), experiment.spec, seed, share_labels=True, **options)
+    return FreshClients(experiment.population, experiment.spec, seed, share_labels=True, **options)
 
 
 def federation(experiment: Experiment, **options: Any) -> Federation:
     """Six clients with as many of the 96 rows as ``rows_per_client`` allows: 16 each."""
     settings = {"seed": 4, "share_labels": True, "clients": 6, "rows_per_client": 32} | options
-    return Federation(experiment.population(), experiment.spec, **settings)
+    return Federation(experiment.population, experiment.spec, **settings)
 
 
 def test_a_fresh_client_sends_the_gradient_of_its_rows(experiment: Experiment) -> None:
@@ -78,7 +78,7 @@ def test_a_client_sends_its_batch_in_several_rounds_between_which_the_server_ste
 @pytest.mark.parametrize("reshuffle", [True, False])
 def test_fedavg_clients_have_rows_and_network_of_the_fedsgd_ones(experiment: Experiment, reshuffle: bool) -> None:
     protocol = ProtocolConfig("fedavg", local_epochs=2, local_batches=2, learning_rate=0.1, reshuffle=reshuffle)
-    clients = FreshFedAvgClients(experiment.population(), experiment.spec, 0, protocol, "batches")
+    clients = FreshFedAvgClients(experiment.population, experiment.spec, 0, protocol, "batches")
     (update, truth), (gradient, same) = clients.observe(6, 3), fresh(experiment).observe(6, 3)
     assert torch.equal(truth.inputs, same.inputs) and torch.equal(truth.labels, same.labels)
     assert all(torch.equal(value, gradient.parameters[name]) for name, value in update.parameters.items())
@@ -92,7 +92,7 @@ def test_fedavg_clients_have_rows_and_network_of_the_fedsgd_ones(experiment: Exp
 
 def test_one_step_on_all_rows_is_a_step_along_the_gradient(experiment: Experiment) -> None:
     protocol = ProtocolConfig("fedavg", learning_rate=0.5)
-    clients = FreshFedAvgClients(experiment.population(), experiment.spec, 0, protocol, "none")
+    clients = FreshFedAvgClients(experiment.population, experiment.spec, 0, protocol, "none")
     update, (gradient, _) = clients.observe(5, 1)[0], fresh(experiment).observe(5, 1)
     for name, delta in update.update.items():
         assert torch.allclose(delta, -0.5 * gradient.update[name], atol=1e-7)
@@ -100,7 +100,7 @@ def test_one_step_on_all_rows_is_a_step_along_the_gradient(experiment: Experimen
 
 
 def test_rows_are_drawn_with_replacement_from_all(experiment: Experiment) -> None:
-    population = experiment.population()
+    population = experiment.population
     _, truth = fresh(experiment).observe(96, 0)
     held = {tuple(row) for row in population.inputs.tolist()}
     drawn = [tuple(row) for row in truth.inputs.tolist()]
@@ -189,7 +189,7 @@ def test_clients_hold_disjoint_rows_of_equal_number(
 
 def test_german_credit_leaves_sixteen_rows_a_client(experiment: Experiment) -> None:
     # 1,000 rows, 800 of them for training, 50 clients that would take 32.
-    people = experiment.population()
+    people = experiment.population
     many = replace(people, inputs=people.inputs[np.zeros(800)], labels=people.labels[np.zeros(800)])
     assert Federation(many, experiment.spec, 0, True).batch_size == 16
 

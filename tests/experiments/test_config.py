@@ -159,7 +159,7 @@ def test_parsing_leaves_its_arguments_as_they_were() -> None:
         ({"data.name.x": 1}, "--data.name.x: 'name' holds a value, not settings"),
         ({"labels": "guessed"}, "labels"),
         ({"label_method": "magic"}, "label_method"),
-        ({"workers": -1}, "workers must be at least 0, got -1"),
+        ({"workers": -1}, "workers must be at least 0 and at most 10000, got -1"),
         ({"redact": "perhaps"}, "redact"),
         ({"kind": "diagonal"}, "kind"),
         ({"data": None}, "data"),

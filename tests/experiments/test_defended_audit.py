@@ -26,7 +26,7 @@ from lightleak.experiments.kinds.updates.plan import load_capture
 from lightleak.experiments.load import load_config
 from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.plan_text import describe_plan
-from lightleak.experiments.run import resume_audit, run_audit
+from lightleak.experiments.run import resumed_config, run_audit
 from lightleak.experiments.training import client_defense
 from lightleak.protocols.fedsgd import client_update
 from lightleak.protocols.replay import deviation, replay
@@ -98,7 +98,7 @@ def test_noise_enters_training(noised: Path, finished: Path) -> None:
 @pytest.mark.parametrize("index", [0, 1])
 def test_fresh_clients_send_their_gradient_with_the_noise_of_the_scale(tiny: Config, index: int) -> None:
     experiment = prepare_experiment(tiny())
-    people = experiment.population()
+    people = experiment.population
 
     def sent(scale: float | None) -> Tensor:
         defense = None if scale is None else GaussianNoise(scale)
@@ -112,12 +112,12 @@ def test_fresh_clients_send_their_gradient_with_the_noise_of_the_scale(tiny: Con
 
 def test_fresh_clients_differ_in_their_noise_and_say_what_they_did(tiny: Config) -> None:
     experiment = prepare_experiment(tiny())
-    clients = FreshClients(experiment.population(), experiment.spec, 0, True, defense=GaussianNoise(100.0))
+    clients = FreshClients(experiment.population, experiment.spec, 0, True, defense=GaussianNoise(100.0))
     (first, truth), (second, _) = clients.observe(4, 0), clients.observe(4, 1)
     assert deviation(flat(first.update), flat(second.update)) > 0.5
     assert (first.state, first.facts.defense) == ("noised", "Gaussian noise of scale 100")
     assert torch.equal(
-        truth.inputs, FreshClients(experiment.population(), experiment.spec, 0, True).observe(4, 0)[1].inputs
+        truth.inputs, FreshClients(experiment.population, experiment.spec, 0, True).observe(4, 0)[1].inputs
     )
 
 
@@ -143,7 +143,7 @@ def test_releases_are_those_of_a_defense_of_updates(tiny: Config, change: dict[s
 
 def test_point_of_a_fedavg_clients_defense(tiny_fedavg: Config) -> None:
     experiment, protocol = prepare_experiment(tiny_fedavg()), tiny_fedavg().protocol
-    people, spec = experiment.population(), experiment.spec
+    people, spec = experiment.population, experiment.spec
 
     def sent(scale: float, point: Any) -> Tensor:
         clients = FreshFedAvgClients(people, spec, 0, protocol, "counts", GaussianNoise(scale), point)
@@ -219,7 +219,7 @@ def test_private_training_goes_on_to_the_same_bits(
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(TabularClassifier, "training_step", stops)
         run_audit(tiny(**PRIVATE, attacks=["random"]), folder, console=silent)
-    resume_audit(folder, console=silent)
+    run_audit(resumed_config(folder), folder, console=silent)
     assert (folder / "training.json").read_text() == (private / "training.json").read_text()
     for path in (path.relative_to(private) for path in private.glob("captures/*/*/*.safetensors")):
         first, second = load_file(private / path), load_file(folder / path)

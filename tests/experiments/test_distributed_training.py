@@ -352,9 +352,9 @@ def test_a_federation_trains_on_one_device(tiny_fedavg: Any) -> None:
 
 @pytest.mark.usefixtures("trainer_rank")
 def test_trainings_that_run_side_by_side_take_one_device_each() -> None:
-    launch.check_one_device({"strategy": "ddp"}, "cpu")
+    training.check_trainer({"strategy": "ddp"}, "cpu")
     with pytest.raises(UsageError, match=r"side by side.*devices 2 and num_nodes 1"):
-        launch.check_one_device({"devices": 2}, "cpu")
+        training.check_trainer({"devices": 2}, "cpu")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ CARD = DatasetCard("made", "Made", (), (), "none", "none")
 @pytest.mark.parametrize(("source", "attacked"), [("train", True), ("all", True), ("test", False)])
 def test_the_observation_says_whether_attacked_rows_were_counted(tiny: Any, source: str, attacked: bool) -> None:
     experiment = prepare_experiment(tiny(data__statistics=source))
-    update, _ = FreshClients(experiment.population(), experiment.spec, 0, share_labels=True).observe(4, 0)
+    update, _ = FreshClients(experiment.population, experiment.spec, 0, share_labels=True).observe(4, 0)
     encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
     assert encoder.includes_attacked is attacked
 

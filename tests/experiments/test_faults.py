@@ -14,7 +14,7 @@ from rich.console import Console
 
 from lightleak.core.errors import UsageError
 from lightleak.experiments.folder import opened_folder
-from lightleak.experiments.run import resume_audit, run_audit
+from lightleak.experiments.run import resumed_config, run_audit
 from lightleak.experiments.took import TOOK
 from lightleak.targets.checkpoints import LastCheckpoint
 
@@ -52,7 +52,7 @@ def resumed(
     """Resumes the copy, and compares it with the run; returns what was set aside and what was said of it."""
 
     def resume() -> tuple[set[str], str]:
-        resume_audit(run, console=silent)
+        run_audit(resumed_config(run), run, console=silent)
         assert rows(run) == rows(finished)
         assert reconstructions(run) == reconstructions(finished)
         assert "weights_only" not in caplog.text
@@ -164,7 +164,7 @@ def test_a_disk_that_fills_up_leaves_the_checkpoint_before(
     assert calls[0].parent == folder / "checkpoints", "staged in the run folder"
     assert [file.name for file in (folder / "checkpoints").iterdir()] == ["last.ckpt"]
     assert torch.load(folder / LAST, weights_only=True)["epoch"] == 0
-    resume_audit(folder, console=silent)
+    run_audit(resumed_config(folder), folder, console=silent)
     assert rows(folder) == rows(finished)
 
 

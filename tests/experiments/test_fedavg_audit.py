@@ -26,7 +26,7 @@ from lightleak.experiments.kinds.updates.plan import load_capture
 from lightleak.experiments.load import load_config
 from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.plan_text import describe_plan
-from lightleak.experiments.run import resume_audit, run_audit
+from lightleak.experiments.run import resumed_config, run_audit
 from lightleak.experiments.took import TOOK
 from lightleak.experiments.training import client_rows, federated_data, federation
 from lightleak.protocols import fedavg
@@ -135,7 +135,7 @@ def test_training_goes_on_to_the_same_bits(
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(FederatedAveraging, "training_step", stops)
         run_audit(_dropout(tiny_fedavg), folder, console=silent)
-    resume_audit(folder, console=silent)
+    run_audit(resumed_config(folder), folder, console=silent)
     without = [[{k: v for k, v in row.items() if k not in TOOK} for row in rows_of(one)] for one in (folder, run)]
     assert without[0] == without[1]
     captures = {path.relative_to(run) for path in run.glob("captures/*/*/*.safetensors")}
@@ -159,7 +159,7 @@ def test_aggregates_are_of_as_many_clients_as_stated(tmp_path: Path, tiny_fedavg
 def test_fresh_aggregates_are_means_of_their_clients(tiny_fedavg: Config) -> None:
     config = tiny_fedavg(protocol__aggregate=2)
     experiment = prepare_experiment(config)
-    people, single = experiment.population(), replace(config.protocol, aggregate=1)
+    people, single = experiment.population, replace(config.protocol, aggregate=1)
     both = FreshFedAvgClients(people, experiment.spec, 0, config.protocol, "counts")
     update, truth = both.observe(4, 1)
     first, own = FreshFedAvgClients(people, experiment.spec, 0, single, "counts").observe(4, 1)
@@ -234,7 +234,7 @@ def captured(tmp_path: Path, tiny_fedavg: Config) -> tuple[Path, ClientUpdate]:
     """A fresh client's capture without truth, of 4 rows, 2 epochs of 2 batches."""
     config = tiny_fedavg()
     experiment = prepare_experiment(config)
-    clients = FreshFedAvgClients(experiment.population(), experiment.spec, 0, config.protocol, "counts")
+    clients = FreshFedAvgClients(experiment.population, experiment.spec, 0, config.protocol, "counts")
     update, truth = clients.observe(4, 0)
     folder = Capture(update, truth).save(tmp_path / "captures")
     shutil.rmtree(folder / "truth")

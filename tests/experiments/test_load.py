@@ -9,7 +9,7 @@ from rich.console import Console
 
 from lightleak.cli import main
 from lightleak.experiments.load import load_config
-from lightleak.experiments.run import resume_audit, run_audit
+from lightleak.experiments.run import resumed_config, run_audit
 
 VERTICAL = {"kind": "vertical", "data": {"name": "fair"}, "properties": ["religious=strongly"]}
 
@@ -51,7 +51,7 @@ def test_a_folder_of_an_earlier_version_is_resumed(tiny: Any, silent: Console, t
     saved = folder / "config.yaml"
     saved.write_text(saved.read_text().replace("kind: updates", "kind: horizontal"))
     assert "kind: horizontal" in saved.read_text()
-    assert resume_audit(folder, console=silent) == before
+    assert run_audit(resumed_config(folder), folder, console=silent) == before
 
 
 def test_an_unknown_kind_is_refused_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

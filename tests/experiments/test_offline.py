@@ -24,7 +24,7 @@ from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.kinds.updates.kind import stored_units
 from lightleak.experiments.observed import find_captures
 from lightleak.experiments.offline import attack_captures
-from lightleak.experiments.run import resume_audit, run_audit
+from lightleak.experiments.run import resumed_config, run_audit
 from lightleak.protocols.records import RecordedBatch
 
 Save = Callable[..., list[Path]]
@@ -225,7 +225,7 @@ def test_a_folder_takes_the_attack_on_one_set_of_captures(
     with pytest.raises(UsageError, match=r"holds an attack on .*one"):
         run_audit(config, tmp_path / "run", console=silent)
     with pytest.raises(UsageError, match="was made by `lightleak attack`"):
-        resume_audit(tmp_path / "run", console=silent)
+        run_audit(resumed_config(tmp_path / "run"), tmp_path / "run", console=silent)
     with pytest.raises(UsageError, match="holds an audit"):
         attack_captures(config, tmp_path / "one", finished, console=silent)
 
@@ -251,6 +251,6 @@ def test_reading_a_capture_leaves_the_global_generator(tmp_path: Path, tiny: Any
 def test_capture_of_fresh_clients_is_what_they_sent(tmp_path: Path, tiny: Any, save_captures: Save) -> None:
     (folder,) = save_captures(tmp_path, sizes=(5,))
     experiment = prepare_experiment(tiny())
-    update, _ = FreshClients(experiment.population(), experiment.spec, 0, True).observe(5, 0)
+    update, _ = FreshClients(experiment.population, experiment.spec, 0, True).observe(5, 0)
     loaded = Capture.load(folder).update
     assert all(torch.equal(loaded.update[name], value) for name, value in update.update.items())

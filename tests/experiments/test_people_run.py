@@ -23,7 +23,7 @@ from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.kinds.updates.kind import UpdatesKind
 from lightleak.experiments.kinds.updates.people import require_ids
 from lightleak.experiments.kinds.updates.plan import plan_units
-from lightleak.experiments.run import resume_audit, run_audit
+from lightleak.experiments.run import resumed_config, run_audit
 
 Config = Callable[..., AuditConfig]
 
@@ -133,7 +133,7 @@ def test_a_redacted_run_keeps_counts_and_nobody(tmp_path: Path, tiny: Config, ru
         (one.n, one.proven, one.wrong, one.curve) for one in plain
     ]
     before = results_of(folder)
-    resume_audit(folder, console=Console(quiet=True))
+    run_audit(resumed_config(folder), folder, console=Console(quiet=True))
     assert results_of(folder) == before
     with pytest.raises(UsageError, match="redacted"):
         lightleak.load_people(folder)
@@ -145,7 +145,7 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(tmp_path: Path, tiny: Config
     gone = sorted((folder / "units").glob("exact-*"))[0]
     gone.unlink()
     (folder / "people" / f"{gone.stem}.npz").unlink()
-    resume_audit(folder, console=silent)
+    run_audit(resumed_config(folder), folder, console=silent)
     pd.testing.assert_frame_equal(lightleak.load_people(folder), lightleak.load_people(run))
 
 

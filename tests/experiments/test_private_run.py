@@ -16,7 +16,7 @@ from lightleak.callbacks.capture_store import Capture, list_captures, redact_cap
 from lightleak.cli import main
 from lightleak.core.errors import UsageError
 from lightleak.core.observations import ClientUpdate
-from lightleak.experiments.run import resume_audit
+from lightleak.experiments.run import resumed_config, run_audit
 
 N_ROWS = 120
 CONFIG: dict[str, Any] = {
@@ -104,7 +104,7 @@ def test_a_redacted_run_holds_of_the_numbers_their_bounds_alone(table: pd.DataFr
 def test_a_redacted_run_is_resumed_without_work_and_its_captures_can_be_attacked(table: pd.DataFrame) -> None:
     assert main(["audit", "config.yaml", "--output", "run", "--workers", "1", "--redact", "true"]) == 0
     before = json.loads(Path("run/results.json").read_text())
-    assert resume_audit(Path("run")) == before
+    assert run_audit(resumed_config(Path("run")), Path("run")) == before
     attack = ["attack", "config.yaml", "--capture", "run/captures", "--output", "again"]
     assert main([*attack, "--attacks", "inverting_gradients"]) == 0
 
@@ -133,7 +133,7 @@ def test_redact_all_leaves_nothing_to_attack_and_is_resumed_without_work(table: 
     assert values_in(run, numbers) <= {min(numbers), max(numbers)}
     before, page = json.loads((run / "results.json").read_text()), (run / "report.html").stat().st_mtime_ns
     assert {row["source"] for row in before["rows"]} == {"initial", "training"}
-    assert resume_audit(run) == before and (run / "report.html").stat().st_mtime_ns == page
+    assert run_audit(resumed_config(run), run) == before and (run / "report.html").stat().st_mtime_ns == page
     assert main(["attack", "config.yaml", "--capture", "run", "--output", "again"]) == 2
     assert others_may(run) == []
 
@@ -143,7 +143,7 @@ def test_a_drop_that_was_interrupted_is_finished_by_the_next_command(table: pd.D
     assert main(["audit", "config.yaml", "--output", "run", "--workers", "1", "--redact", "all"]) == 0
     (run / "checkpoints").mkdir()
     (run / "checkpoints" / "last.ckpt").write_text("left")
-    resume_audit(run)
+    run_audit(resumed_config(run), run)
     assert not (run / "checkpoints").exists()
 
 

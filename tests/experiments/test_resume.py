@@ -16,7 +16,7 @@ from lightleak.attacks.gradient_inversion.optimize.attack import GradientInversi
 from lightleak.core.errors import UsageError
 from lightleak.experiments import campaign, training
 from lightleak.experiments.config import AuditConfig
-from lightleak.experiments.run import resume_audit, run_audit
+from lightleak.experiments.run import resumed_config, run_audit
 from lightleak.experiments.took import TOOK
 from lightleak.experiments.unit import run_pack
 from lightleak.targets.classifier import TabularClassifier
@@ -96,13 +96,13 @@ def test_what_is_finished_when_an_attack_breaks_off_is_kept_and_not_repeated(
     assert [pack[0] for pack in packs_run] == order[:2]
     packs_run.clear()
 
-    resumed = resume_audit(broken, console=silent)
+    resumed = run_audit(resumed_config(broken), broken, console=silent)
     assert [pack[0] for pack in packs_run] == order[1:]
     assert without_seconds(resumed) == without_seconds(expected)
     assert resumed["rows"][6:] == kept["rows"]  # to the second
     assert contents(broken) == contents(whole)
     packs_run.clear()
-    assert resume_audit(broken, console=silent) == resumed
+    assert run_audit(resumed_config(broken), broken, console=silent) == resumed
     assert packs_run == []
 
 
@@ -175,7 +175,7 @@ def test_training_goes_on_to_the_same_bits(
         return plain(self, batch, batch_index)
 
     monkeypatch.setattr(TabularClassifier, "training_step", training_step)
-    resumed = resume_audit(folder, console=silent)
+    resumed = run_audit(resumed_config(folder), folder, console=silent)
     assert trained == [epoch for epoch in range(steps[-1] // 11, 4) for _ in range(11)]
 
     expected = json.loads((uninterrupted / "results.json").read_text())
@@ -206,7 +206,7 @@ def test_training_that_ended_before_its_test_is_only_tested(
         run_audit(long, folder, console=silent)
     with monkeypatch.context() as patch:
         patch.setattr(TabularClassifier, "training_step", lambda *_: pytest.fail("trained again"))
-        resume_audit(folder, console=silent)
+        run_audit(resumed_config(folder), folder, console=silent)
     assert_same_metrics(folder / "metrics.csv", uninterrupted / "metrics.csv")
     assert (folder / "training.json").read_text() == (uninterrupted / "training.json").read_text()
 
@@ -230,4 +230,4 @@ def test_exits_that_are_no_interruption_pass_through(tiny: Any) -> None:
 
 def test_there_must_be_a_run_to_resume(tmp_path: Path, silent: Console) -> None:
     with pytest.raises(UsageError, match=r"nothing to resume in .*: it holds no config\.yaml"):
-        resume_audit(tmp_path, console=silent)
+        run_audit(resumed_config(tmp_path), tmp_path, console=silent)

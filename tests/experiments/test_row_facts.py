@@ -39,7 +39,7 @@ def experiment(tiny: Any) -> Experiment:
 )
 def test_config_and_update_agree(experiment: Experiment, settings: dict[str, Any]) -> None:
     protocol = ProtocolConfig("fedavg", rounds=0, **settings)
-    clients = FreshFedAvgClients(experiment.population(), experiment.spec, 0, protocol, "counts")
+    clients = FreshFedAvgClients(experiment.population, experiment.spec, 0, protocol, "counts")
     update, _ = clients.observe(8, 0)
     assert observed_facts(update) == protocol_facts(protocol, 8)
     without = replace(update, facts=replace(update.facts, local_steps=None))
@@ -47,7 +47,7 @@ def test_config_and_update_agree(experiment: Experiment, settings: dict[str, Any
 
 
 def test_a_gradient_is_one_step_of_one_client(experiment: Experiment) -> None:
-    update, _ = FreshClients(experiment.population(), experiment.spec, 0, True).observe(8, 0)
+    update, _ = FreshClients(experiment.population, experiment.spec, 0, True).observe(8, 0)
     assert observed_facts(update) == protocol_facts(ProtocolConfig(), 8)
     micro = replace(update, facts=replace(update.facts, batch_size=4))  # accumulated over two micro-batches
     assert observed_facts(micro) == observed_facts(update)
@@ -55,7 +55,7 @@ def test_a_gradient_is_one_step_of_one_client(experiment: Experiment) -> None:
 
 def test_what_an_update_does_not_say_is_none(experiment: Experiment) -> None:
     protocol = ProtocolConfig("fedavg", local_epochs=2)
-    update, _ = FreshFedAvgClients(experiment.population(), experiment.spec, 0, protocol, "none").observe(4, 0)
+    update, _ = FreshFedAvgClients(experiment.population, experiment.spec, 0, protocol, "none").observe(4, 0)
     unsaid = replace(update, facts=replace(update.facts, epochs=None, batch_size=None, n_clients=None))
     facts = observed_facts(unsaid)
     assert (facts["protocol"], facts["batch_size"]) == ("fedavg", 4)
@@ -63,10 +63,8 @@ def test_what_an_update_does_not_say_is_none(experiment: Experiment) -> None:
 
 
 def test_defense_of_an_update_is_what_it_says(experiment: Experiment) -> None:
-    plain, _ = FreshClients(experiment.population(), experiment.spec, 0, True).observe(4, 0)
-    noised, _ = FreshClients(experiment.population(), experiment.spec, 0, True, defense=GaussianNoise(0.5)).observe(
-        4, 0
-    )
+    plain, _ = FreshClients(experiment.population, experiment.spec, 0, True).observe(4, 0)
+    noised, _ = FreshClients(experiment.population, experiment.spec, 0, True, defense=GaussianNoise(0.5)).observe(4, 0)
     silent = replace(noised, facts=replace(noised.facts, defense="none"))
     found = [observed_defense(update) for update in (plain, replace(plain, state="clipped"), noised, silent)]
     assert found == ["none", "clipped", "Gaussian noise of scale 0.5", "noised"]

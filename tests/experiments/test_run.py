@@ -295,7 +295,7 @@ def test_a_capture_left_half_written_is_no_capture(tmp_path: Path, tiny: Any, si
 def test_fresh_clients_of_the_run_are_those_of_its_seed(finished: Path) -> None:
     config = load_config(finished / "config.yaml")
     experiment = prepare_experiment(config)
-    clients = FreshClients(experiment.population(), experiment.spec, config.seed, share_labels=True)
+    clients = FreshClients(experiment.population, experiment.spec, config.seed, share_labels=True)
     _, truth = clients.observe(4, 1)
     cells = pd.read_csv(finished / "reconstructions" / "tableak-initial-b4-001.csv", dtype=str)
     decoded = experiment.encoder.decode(truth.inputs, clamp=False)

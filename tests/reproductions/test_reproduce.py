@@ -11,13 +11,14 @@ from rich.console import Console
 from scipy.stats import kendalltau
 
 from lightleak.core.errors import UsageError
+from lightleak.core.results import read_rows
 from lightleak.experiments import campaign
 from lightleak.experiments.clients import Federation
 from lightleak.experiments.settings import RunConfig
 from lightleak.experiments.took import TOOK
 from lightleak.experiments.unit import run_pack
 from lightleak.reproductions import reproduce as module
-from lightleak.reproductions.comparison import load_comparison
+from lightleak.reproductions.comparison import COMPARISON_FILE
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
 from lightleak.reproductions.reproduce import RUN_FILE, list_reproductions, reproduce
 from lightleak.reproductions.settings import Selection
@@ -101,7 +102,7 @@ def test_folder_holds_results_and_comparison(tmp_path: Path, silent: Console) ->
 
 def test_every_cell_is_a_typed_row_with_both_values(tmp_path: Path, silent: Console) -> None:
     compared = run(tmp_path / "run", silent)
-    rows = load_comparison(tmp_path / "run")
+    rows = read_rows(json.loads((tmp_path / "run" / COMPARISON_FILE).read_text()), "here")
     assert [(row.table, row.paper, row.page, row.metric) for row in rows] == [
         ("tableak-made1", "Nobody, 2026", "p. 1", one.cell.metric) for one in compared
     ]

@@ -28,7 +28,7 @@ SAMPLERS = [
 
 def trials(config: SamplerConfig, seed: int, n: int = 12) -> list[dict[str, Any]]:
     """What a study of two objectives tries."""
-    study = optuna.create_study(directions=["minimize", "maximize"], sampler=build_sampler(config, seed, 2))
+    study = optuna.create_study(directions=["minimize", "maximize"], sampler=build_sampler(config, seed))
     for _ in range(n):
         trial = study.ask()
         values = SPACE.suggest(trial)
@@ -72,7 +72,8 @@ def test_options_reach_optuna() -> None:
     assert prunes_at(study, 0.0) is None
     assert prunes_at(study, 1.0) == 3
     pruner = build_pruner(PrunerConfig("hyperband", min_resource=2, max_resource=8, reduction_factor=2))
-    study = optuna.create_study(pruner=pruner, sampler=optuna.samplers.RandomSampler(0))
+    # Hyperband deals trials out by the name of their study.
+    study = optuna.create_study(study_name="stops", pruner=pruner, sampler=optuna.samplers.RandomSampler(0))
     stops = [prunes_at(study, float(number)) for number in range(40)]
     assert set(stops) - {None} == {2, 4, 8}
 
@@ -100,13 +101,12 @@ def prunes_at(study: optuna.Study, value: float, steps: int = 8) -> int | None:
         (lambda: SamplerConfig("random", n_startup_trials=9), "sampler.n_startup_trials is an option of tpe"),
         (
             lambda: SamplerConfig("tpe", n_startup_trials=0),
-            "sampler.n_startup_trials must be a whole number of at least 1",
+            "sampler.n_startup_trials must be at least 1, got 0",
         ),
         (
             lambda: SamplerConfig("nsga2", population_size=1),
-            "population_size must be a whole number of at least 2, got 1",
+            "sampler.population_size must be at least 2, got 1",
         ),
-        (lambda: build_sampler(SamplerConfig("nsga2"), 0, 1), "sampler 'nsga2' weighs several objectives, got one"),
         (lambda: PrunerConfig("asha"), "pruner must be one of none, median, hyperband, got 'asha'"),
         (
             lambda: PrunerConfig(n_startup_trials=3),
@@ -115,12 +115,10 @@ def prunes_at(study: optuna.Study, value: float, steps: int = 8) -> int | None:
         (lambda: PrunerConfig("median", min_resource=3), "pruner.min_resource is an option of hyperband, got it with"),
         (
             lambda: PrunerConfig("median", n_warmup_steps=-1),
-            "n_warmup_steps must be a whole number of at least 0, got -1",
+            "pruner.n_warmup_steps must be at least 0, got -1",
         ),
-        (lambda: PrunerConfig("median", n_warmup_steps=True), "must be a whole number of at least 0, got True"),
-        (lambda: PrunerConfig("hyperband", reduction_factor=1), "must be a whole number of at least 2, got 1"),
+        (lambda: PrunerConfig("hyperband", reduction_factor=1), "pruner.reduction_factor must be at least 2, got 1"),
         (lambda: PrunerConfig("hyperband", min_resource=9, max_resource=8), "must be at least min_resource (9), got 8"),
-        (lambda: build_pruner(PrunerConfig("median"), 2), "pruner 'median' needs one objective, got 2; choose none"),
     ],
 )
 def test_wrong_settings_are_refused(build: Callable[[], object], message: str) -> None:

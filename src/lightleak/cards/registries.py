@@ -22,8 +22,7 @@ from lightleak.defenses.vertical import VERTICAL_DEFENSES
 from lightleak.metrics import METRICS
 from lightleak.metrics.images import IMAGE_FACTS, IMAGE_METRICS
 from lightleak.metrics.inversion import INVERSION_FACTS, INVERSION_METRICS
-from lightleak.reproductions.paper.values import load_paper_table
-from lightleak.reproductions.reproduce import reproductions
+from lightleak.reproductions.paper.values import load_paper_table, paper_tables
 from lightleak.targets import NETWORKS
 
 _TO_SERVER = (
@@ -89,7 +88,7 @@ def read_registries(exact: Mapping[str, str] | None = None) -> Catalogue:
         datasets={name: _dataset(DATASETS.get(name).card) for name in DATASETS},
         targets={name: read_docstring(NETWORKS.get(name)).summary for name in NETWORKS},
         exact={name: (exact or {}).get(name) or exact_inversion(name) for name in NETWORKS},
-        reproductions={name: load_paper_table(name).title for name in reproductions()},
+        reproductions={name: load_paper_table(name).title for name in paper_tables()},
     )
 
 

@@ -91,12 +91,12 @@ def _holds_people(file: Path) -> bool:
 
 def doctor(parsed: argparse.Namespace, console: Console) -> int:
     """Check the machine; the exit code says whether there is a problem."""
-    from lightleak.doctor import are_findings, examine, has_problem, print_findings, write_findings
+    from lightleak.doctor import Facts, are_findings, examine, has_problem, print_findings, write_findings
 
     if parsed.json is not None:
         _check_file("--json", parsed.json, (".json",), "findings", are_findings)
     with console.status("examining; imports take the longest"):
-        findings = examine(parsed.data, parsed.output, parsed.engine, parsed.ray_address)
+        findings = examine(Facts(parsed.data, parsed.output, engine=parsed.engine, ray_address=parsed.ray_address))
     print_findings(findings, console)
     if parsed.json is not None:
         write_findings(findings, parsed.json)

@@ -58,7 +58,8 @@ def tune(parsed: argparse.Namespace, rest: list[str], folder: Path, command: lis
 
 def reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
     """Run a paper's table or figure, or list what can be run."""
-    from lightleak.experiments.settings import MOST_SEEDS, RunConfig, at_least, at_most
+    from lightleak.core.bounds import Bounds, require_within
+    from lightleak.experiments.settings import MOST_SEEDS, RunConfig, require_limits
     from lightleak.reproductions.every_table import MINUTES, run_every_table
     from lightleak.reproductions.plan import describe_reproduction
     from lightleak.reproductions.reproduce import list_reproductions, reproduce
@@ -72,11 +73,10 @@ def reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, command
     if parsed.seed < 0:
         raise UsageError(f"--seed must be at least 0, got {parsed.seed}")
     _quiet_lightning()
-    at_least("--workers", parsed.workers, 0)
-    at_most("--workers", parsed.workers)
+    require_limits("--workers", parsed.workers)
     usual = TRIALS if (parsed.name or "").startswith("provfl-") else 1
     seeds = usual if parsed.seeds is None else parsed.seeds
-    at_most("--seeds", seeds, MOST_SEEDS)
+    require_within(Bounds(le=MOST_SEEDS), "--seeds", seeds)
     selection = Selection(
         dataset=parsed.dataset,
         batches=parsed.batches,

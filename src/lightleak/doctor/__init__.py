@@ -6,7 +6,6 @@ facts.
 
 import importlib
 import json
-import os
 import platform
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,7 @@ from rich.text import Text
 from lightleak import __version__
 from lightleak.doctor.finding import Check, Facts, Finding, State, has_problem
 
-__all__ = ["Finding", "State", "examine", "has_problem", "print_findings", "write_findings"]
+__all__ = ["Facts", "Finding", "State", "examine", "has_problem", "print_findings", "write_findings"]
 
 SCHEMA_VERSION = 1
 TOPICS = ("install", "devices", "memory", "tables", "storage", "cluster", "attack")
@@ -29,21 +28,8 @@ WIDTH = 100
 STYLES = {State.OK: "green", State.NOTE: "yellow", State.PROBLEM: "bold red"}
 
 
-def examine(
-    data: Path | None = None,
-    output: Path = Path("runs"),
-    engine: str = "local",
-    ray_address: str | None = None,
-) -> list[Finding]:
-    """Examine this machine; takes the time of some imports.
-
-    Args:
-        data: folder with one subfolder per dataset; ``None``: where every command looks.
-        output: folder that runs would be written to; it need not exist.
-        engine: ``ray`` examines a Ray cluster as well.
-        ray_address: of the cluster; None takes ``RAY_ADDRESS``, or starts Ray on this machine.
-    """
-    facts = Facts(data, output, dict(os.environ), engine, ray_address)
+def examine(facts: Facts) -> list[Finding]:
+    """Examine this machine; takes the time of some imports."""
     # Some of them wait for other processes.
     with ThreadPoolExecutor(max_workers=2) as pool:
         return [finding for findings in pool.map(partial(guarded, facts=facts), TOPICS) for finding in findings]

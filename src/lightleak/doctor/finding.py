@@ -1,7 +1,8 @@
 """Findings of the doctor's checks, and the facts that the checks start from."""
 
+import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,8 @@ class Finding:
     fix: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready form; ``mend`` is the former name of ``fix``."""
-        return asdict(self) | {"mend": self.fix}
+        """JSON-ready form."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,9 @@ class Facts:
         ray_address: of the cluster; None takes ``RAY_ADDRESS``, or starts Ray on this machine.
     """
 
-    data: Path | None
-    output: Path
-    variables: Mapping[str, str]
+    data: Path | None = None
+    output: Path = Path("runs")
+    variables: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     engine: str = "local"
     ray_address: str | None = None
 

@@ -44,12 +44,9 @@ class Experiment(Shared):
     spec: NetworkSpec
     client_rows: ClientRows = "all"
 
-    def population(self) -> Population:
-        """Return the training rows as fresh clients hold them; they are encoded once."""
-        return self._population
-
     @cached_property
-    def _population(self) -> Population:
+    def population(self) -> Population:
+        """The training rows as fresh clients hold them."""
         train = self.table.train
         if self.client_rows != "all":
             held_out, validation = holdout(len(train), VALIDATION_CLIENTS, seed=0)

@@ -20,6 +20,9 @@ W = TypeVar("W")
 
 Rows = list[dict[str, Any]]
 
+KINDS: "dict[str, Kind[Any, Any]]" = {}
+"""Kinds by name, in the order of their definition."""
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -61,12 +64,12 @@ class Captured:
     """Captures that an offline attack can serve.
 
     Attributes:
-        stages: makes the stages that attack them, in a run folder on a device.
+        stages: makes the stages that attack them, in a run folder for an engine.
         notes: what the user should know of the captures.
         left_out: why attacks do not apply, by name.
     """
 
-    stages: Callable[[Path, torch.device], Iterable[Stage]]
+    stages: Callable[[Path, Engine], Iterable[Stage]]
     notes: Sequence[str] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
 
@@ -88,6 +91,10 @@ class Kind(ABC, Generic[C, W]):
     per: ClassVar[str | None] = None
     private: ClassVar[tuple[str, ...]] = ()
 
+    def __init_subclass__(cls) -> None:
+        """Register the kind."""
+        KINDS[cls.name] = cls()
+
     @abstractmethod
     def check(self, config: C, pass_over: bool = False) -> Checked[C, W]:
         """Try everything that could fail in the middle of a run.
@@ -105,8 +112,8 @@ class Kind(ABC, Generic[C, W]):
         """Yield the stages of a run; what belongs between two of them is done when the later one is asked for."""
 
     @abstractmethod
-    def captured(self, config: C, root: Path, pass_over: bool = False) -> Captured:
-        """Find the captures below ``root`` and check every attack on them; arguments and errors as for `check`."""
+    def captured(self, config: C, root: Path) -> Captured:
+        """Find the captures below ``root`` and check every attack on them; errors as for `check`."""
 
     @abstractmethod
     def plan(self, checked: Checked[C, W], device: torch.device) -> RunPlan:

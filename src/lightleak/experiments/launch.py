@@ -28,7 +28,6 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.strategies import Strategy
 from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
 
-from lightleak.core.devices import resolve_device
 from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.core.ranks import detect_ranks
 from lightleak.experiments.pack import Knowledge
@@ -149,21 +148,6 @@ def check_started(places: Places) -> None:
         )
     elif places.strategy.root_device.type == "cpu" and devices > (cores := os.cpu_count() or 1):
         raise UsageError(f"training.trainer.devices must be at most {cores} (CPU cores), got {devices}")
-
-
-def check_one_device(settings: Mapping[str, Any], device: str) -> None:
-    """Refuse to train on several devices where trainings run side by side, each in a process of a campaign.
-
-    Raises:
-        UsageError: see the message, or no such device.
-    """
-    resolve_device(device)
-    places = places_of(settings, device)
-    if places.world > 1:
-        raise UsageError(
-            "an audit of this kind runs its trainings side by side, each on one device; training.trainer asks for "
-            f"devices {places.devices} and num_nodes {places.nodes} in each"
-        )
 
 
 def cluster_environment() -> ClusterEnvironment:

@@ -1,27 +1,19 @@
 """``lightleak attack``: attack what was captured before, here or elsewhere, with or without its truth."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from lightleak.experiments.engine import open_engine
-from lightleak.experiments.environment import write_environment
 from lightleak.experiments.kind import Captured
 from lightleak.experiments.load import kind_of
-from lightleak.experiments.redaction import dropped, redact_run
-from lightleak.experiments.run import finished_results, open_run_folder, run_stages
-from lightleak.experiments.terminal import print_results
+from lightleak.experiments.run import run_in_folder
 
 
 def attack_captures(
-    config: Any,
-    root: Path,
-    folder: Path,
-    command: Sequence[str] = (),
-    console: Console | None = None,
-    pass_over: bool = False,
+    config: Any, root: Path, folder: Path, command: Sequence[str] = (), console: Console | None = None
 ) -> dict[str, Any]:
     """Run the config's attacks on every capture below ``root`` and write a run folder; nothing is trained.
 
@@ -34,13 +26,12 @@ def attack_captures(
         folder: the run folder.
         command: recorded in ``environment.json``.
         console: where progress goes.
-        pass_over: leave attacks out that do not apply to all captures, and list them with their reasons.
 
     Raises:
         UsageError: no capture, an unknown attack, a truth that is not the observation's, an observation an attack
             cannot serve, or a folder that holds another run; before any work.
     """
-    captured = kind_of(config).captured(config, root, pass_over)
+    captured = kind_of(config).captured(config, root)
     return attack_captured(config, captured, root, folder, command, console)
 
 
@@ -64,17 +55,8 @@ def attack_captured(
         console: where progress goes.
         when_open: called when the folder is open.
     """
-    kind, console = kind_of(config), console or Console()
+    console = console or Console()
     for note in captured.notes:
         console.print(note, soft_wrap=True)
-    with open_engine(config) as engine, open_run_folder(folder, config, origin):
-        when_open()
-        if dropped(folder) is not None:
-            return finished_results(kind, config, folder, console)
-        write_environment(folder, engine.device, command)
-        stages = captured.stages(folder, engine.device)
-        results = run_stages(kind, config, stages, folder, engine, console, captured.left_out)
-        if config.redact:
-            redact_run(folder, config.redact, kind.private)
-    print_results(kind.tables(results), results, console)
-    return results
+    stages = partial(captured.stages, folder)
+    return run_in_folder(config, folder, stages, captured.left_out, command, console, origin, when_open)

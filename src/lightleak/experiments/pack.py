@@ -5,12 +5,13 @@ the driver, the only process that writes the run folder. So a worker needs no fi
 """
 
 import io
+import json
 import os
 import pickle
 import traceback
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,8 @@ from lightleak.core.devices import one_thread
 from lightleak.core.errors import UsageError
 from lightleak.core.plugins import PLUGINS, load_plugins
 from lightleak.core.private_files import private_files
+from lightleak.core.records import to_json
+from lightleak.experiments.unit import finished_files, unit_file, write_whole
 from lightleak.targets.own import trust_network, trusted_networks
 
 Report = Callable[[float], None]
@@ -69,6 +72,54 @@ class Pack(ABC):
     def shipped(self) -> "Pack":
         """Return the same work with the data it reads from elsewhere, for a machine that may not have them."""
         return self
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a pack is computed: the scratch folder, the device, and a function to report progress to."""
+
+    folder: Path
+    device: torch.device
+    report: Report
+
+
+@dataclass(frozen=True)
+class Task(Pack):
+    """A pack whose units one function computes.
+
+    Attributes:
+        units: ids of its units.
+        compute: returns what is kept of each unit.
+        effort: relative work; the total that ``compute`` reports.
+        reads: see `Pack.inputs`.
+    """
+
+    units: Sequence[str]
+    compute: Callable[[Place], Iterable[Any]]
+    effort: float = 1.0
+    reads: Mapping[str, Path] = field(default_factory=dict)
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """Its units."""
+        return self.units
+
+    @property
+    def cost(self) -> float:
+        """Its effort."""
+        return self.effort
+
+    def inputs(self, folder: Path) -> Mapping[str, Path]:
+        """See `Pack.inputs`."""
+        return self.reads
+
+    def run(self, folder: Path, device: torch.device, report: Report) -> None:
+        """Compute, and write the files of units that are not there yet."""
+        contents = self.compute(Place(folder, device, report))
+        present = finished_files(folder)
+        for id, content in zip(self.ids, contents, strict=True):
+            if unit_file(folder, id).name not in present:
+                write_whole(unit_file(folder, id), json.dumps(to_json(content)))
 
 
 class Shared:

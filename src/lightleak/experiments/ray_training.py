@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.distributed
@@ -39,11 +39,8 @@ class TrainingPack(Pack):
 
     config: AuditConfig
     experiment: Experiment
-
-    @property
-    def ids(self) -> Sequence[str]:
-        """No unit: the folder holds `TRAINING_FILE` when it is done."""
-        return ["training"]
+    ids: ClassVar[Sequence[str]] = ("training",)
+    """No unit: the folder holds `TRAINING_FILE` when it is done."""
 
     @property
     def cost(self) -> float:

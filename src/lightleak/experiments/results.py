@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lightleak.core.records import to_json
 from lightleak.core.summary import summarize_rows
-from lightleak.experiments.unit import without_nan, write_whole
+from lightleak.experiments.unit import write_whole
 
 SCHEMA_VERSION = 1
 RESULTS_FILE = "results.json"
@@ -51,10 +52,10 @@ def write_results(
         findings: further keys.
     """
     keys = [key for key in (*GROUP_KEYS, *extra_keys) if any(key in row for row in rows)]
-    results: dict[str, Any] = without_nan(
+    results: dict[str, Any] = to_json(
         {"schema_version": SCHEMA_VERSION, "rows": list(rows), "summary": summarize_rows(list(rows), keys, per)}
     )
     results |= {"left_out": dict(left_out)} if left_out else {}
-    results |= without_nan(dict(findings or {}))
+    results |= to_json(dict(findings or {}))
     write_whole(folder / RESULTS_FILE, json.dumps(results, indent=1))
     return results

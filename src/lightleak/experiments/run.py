@@ -1,8 +1,9 @@
 """Runs of every kind of audit: begun or resumed, stage by stage, into one folder with results and report."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +34,7 @@ PLACE = ("engine", "workers", "ray_address", "gpus_per_pack")
 
 
 def run_audit(
-    config: Any,
-    folder: Path,
-    command: Sequence[str] = (),
-    console: Console | None = None,
-    pass_over: bool = False,
+    config: Any, folder: Path, command: Sequence[str] = (), console: Console | None = None, pass_over: bool = False
 ) -> dict[str, Any]:
     """Run an audit of any kind, or what is left of one, and return the content of its ``results.json``.
 
@@ -68,14 +65,41 @@ def run_audit(
             "runs attacks on several machines",
             soft_wrap=True,
         )
-    with open_engine(config) as engine, open_run_folder(folder, config):
-        if dropped(folder) is not None:
-            return finished_results(kind, config, folder, console)
-        write_environment(folder, engine.device, command)
-        stages = kind.stages(checked, folder, engine, console)
-        results = run_stages(kind, config, stages, folder, engine, console, checked.left_out)
-        if config.redact:
-            redact_run(folder, config.redact, kind.private)
+    stages = partial(kind.stages, checked, folder, console=console)
+    return run_in_folder(config, folder, stages, checked.left_out, command, console)
+
+
+def run_in_folder(
+    config: Any,
+    folder: Path,
+    stages: Callable[[Engine], Iterable[Stage]],
+    left_out: Mapping[str, str],
+    command: Sequence[str],
+    console: Console,
+    capture: Path | None = None,
+    when_open: Callable[[], object] = lambda: None,
+) -> dict[str, Any]:
+    """Run what has been checked into a folder, redact and print it, and return the content of ``results.json``.
+
+    Args:
+        config: the experiment.
+        folder: the run folder.
+        stages: makes the stages for an engine.
+        left_out: why attacks do not apply, by name.
+        command: recorded in ``environment.json``.
+        console: where progress goes.
+        capture: see `open_run_folder`.
+        when_open: called when the folder is open.
+    """
+    kind = kind_of(config)
+    with open_engine(config) as engine, open_run_folder(folder, config, capture):
+        when_open()
+        if dropped(folder) is None:
+            write_environment(folder, engine.device, command)
+            results = run_stages(kind, config, stages(engine), folder, engine, console, left_out)
+        else:  # it is finished: what its stages need is gone
+            results = json.loads((folder / RESULTS_FILE).read_text())
+        redact_run(folder, config.redact, kind.private)
     print_results(kind.tables(results), results, console)
     return results
 
@@ -102,19 +126,6 @@ def run_stages(
             kind.leave(folder, rows)
             build_report(folder, redact=bool(config.redact))
     return results
-
-
-def finished_results(kind: Kind[Any, Any], config: Any, folder: Path, console: Console) -> dict[str, Any]:
-    """Print and return the results of a finished run that has dropped its captures; see `redact_run`."""
-    redact_run(folder, config.redact)
-    results: dict[str, Any] = json.loads((folder / RESULTS_FILE).read_text())
-    print_results(kind.tables(results), results, console)
-    return results
-
-
-def resume_audit(folder: Path, command: Sequence[str] = (), console: Console | None = None) -> dict[str, Any]:
-    """Finish the run in ``folder``; errors as for `run_audit`."""
-    return run_audit(resumed_config(folder), folder, command, console)
 
 
 def resumed_config(folder: Path, changes: Mapping[str, Any] | None = None) -> Any:

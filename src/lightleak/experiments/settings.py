@@ -4,7 +4,6 @@ A config is a YAML file; any key can be changed on the command line (``--trainin
 of the wrong type are refused with their place.
 """
 
-import math
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, Field, asdict, dataclass, fields, is_dataclass, replace
@@ -109,7 +108,7 @@ def build_settings(kind: type[T], tree: Mapping[str, Any], source: str) -> T:
     Raises:
         UsageError: a key is unknown or missing, or a value has the wrong type or range.
     """
-    _require_ranges(tree)
+    _require_limits(tree)
     built: T = _built(kind, None, tree, "", source)
     return built
 
@@ -134,7 +133,7 @@ def _built(kind: Any, usual: Any, tree: Mapping[str, Any], prefix: str, source: 
             values[name] = _built(hints[name], known_values, section, f"{place}.", source)
         elif default is MISSING:
             raise UsageError(f"{source}: {place} is required")
-    _require_ranges({name: list(value) for name, value in values.items() if isinstance(value, tuple)}, prefix)
+    _require_limits({name: list(value) for name, value in values.items() if isinstance(value, tuple)}, prefix)
     return kind(**values) if usual is None else replace(usual, **values)
 
 
@@ -196,7 +195,7 @@ class RunConfig(Section):
     """Base of the config of a kind of audit: read from YAML or plain values, and written back.
 
     Attributes:
-        named: sections that are a name, names as a list or separated by commas, or a mapping of names to settings.
+        named: sections that `named_settings` reads.
         device: auto, cpu, cuda or cuda:N.
         workers: trainings and attacks run at once on a CPU, one process and one thread each; 0 takes one per core. A
             script that calls `lightleak.experiments.run.run_audit` with more than one must guard the call by
@@ -218,20 +217,14 @@ class RunConfig(Section):
     redact: Redact = False
 
     @classmethod
-    def load(cls, path: Path, overrides: Mapping[str, Any] | None = None) -> Self:
-        """Read a YAML config; ``overrides`` maps dotted keys to values and wins.
-
-        Raises:
-            UsageError: the file is missing or no YAML mapping, a key is unknown, or a value has the wrong type or
-                range.
-        """
-        return cls.parse(read_settings(path), overrides, str(path))
-
-    @classmethod
     def parse(
         cls, content: Mapping[str, Any], overrides: Mapping[str, Any] | None = None, source: str = "config"
     ) -> Self:
-        """Build a config of plain values, with their types checked; errors as for `load`."""
+        """Build a config of plain values, with their types checked; ``overrides`` maps dotted keys to values and wins.
+
+        Raises:
+            UsageError: a key is unknown, or a value has the wrong type or range.
+        """
         return build_settings(cls, override(content, overrides, cls.write_out), source)
 
     @classmethod
@@ -260,27 +253,51 @@ def setting_key(name: str) -> str:
 
 
 def named_settings(section: str, value: Any) -> dict[str, Any]:
-    """One name, names as a list or separated by commas, or a mapping of names to settings, as the mapping.
+    """Attacks or defenses as a mapping of labels to settings.
+
+    Args:
+        section: ``attacks`` or ``defenses``.
+        value: names as a list or separated by commas; entries ``{name: NAME, options: {...}}``, in a list or by label;
+            or the mapping. An entry of a list gets the label that it names, or its name. Where the label is not the
+            name, the setting ``attack`` or ``defense`` holds it.
 
     >>> named_settings("attacks", ["random", "tableak"]) == named_settings("attacks", "random,tableak")
     True
+    >>> named_settings("defenses", ["none", {"name": "withdraw", "options": {"ratio": 0.5}}])
+    {'none': {}, 'withdraw': {'defense': 'withdraw', 'ratio': 0.5}}
 
     Raises:
-        UsageError: something else, or a name twice.
+        UsageError: something else, or a label twice.
     """
-    names = [name.strip() for name in value.split(",")] if isinstance(value, str) else value
-    if isinstance(names, list) and all(isinstance(name, str) for name in names):
-        names = [current_name(name) for name in names]
-        if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-            raise UsageError(f"{section} must name each once, got {twice[0]!r} {names.count(twice[0])} times")
-        return {name: {} for name in names}
-    if names is not None and not isinstance(names, dict):
+    if isinstance(value, str):
+        value = [name.strip() for name in value.split(",")]
+    elif isinstance(value, dict) and isinstance(value.get("name"), str):
+        value = [value]
+    if isinstance(value, list) and all(
+        isinstance(one, str) or (isinstance(one, dict) and "name" in one) for one in value
+    ):
+        entries = [{"name": current_name(entry)} if isinstance(entry, str) else entry for entry in value]
+        labels = [str(entry.get("label") or entry.get("name")) for entry in entries]
+        if twice := [label for label in dict.fromkeys(labels) if labels.count(label) > 1]:
+            number = labels.count(twice[0])
+            raise UsageError(f"{section} must have distinct names or labels, got {twice[0]!r} {number} times")
+        value = dict(zip(labels, entries, strict=True))
+    if value is not None and not isinstance(value, dict):
         raise UsageError(f"{section} must be names, or a mapping of names to settings, got {value!r}")
-    found = {name: {} if options is None else options for name, options in (names or {}).items()}
+    key = section.removesuffix("s")
+    found = {name: {} if entry is None else _flat_entry(name, entry, key) for name, entry in (value or {}).items()}
     for name, options in found.items():
         if not isinstance(options, dict):
             raise UsageError(f"{section}.{name} must be a mapping of settings, got {options!r}")
     return found
+
+
+def _flat_entry(label: str, entry: Any, key: str) -> Any:
+    if not isinstance(entry, dict) or "name" not in entry:
+        return entry
+    settings = {name: value for name, value in entry.items() if name not in ("name", "label", "options")}
+    named = {} if entry["name"] == label and not (settings or entry.get("options")) else {key: entry["name"]}
+    return named | settings | (entry.get("options") or {})
 
 
 def drop_empty(tree: dict[str, Any], but: Collection[str] = ()) -> None:
@@ -309,38 +326,6 @@ def write_out_seeds(tree: dict[str, Any]) -> None:
         tree["seeds"] = [tree.pop("seed")]
 
 
-def labeled_settings(section: str, value: Any, key: str) -> Any:
-    """Entries ``{name: NAME, options: {...}}``, in a list or by label, as a mapping of labels to settings with ``key``.
-
-    An entry of a list gets the label that it names, or its name. Other forms are returned unchanged.
-
-    >>> labeled_settings("defenses", ["none", {"name": "withdraw", "options": {"ratio": 0.5}}], "defense")
-    {'none': {}, 'withdraw': {'defense': 'withdraw', 'ratio': 0.5}}
-
-    Raises:
-        UsageError: two entries with the same label.
-    """
-    if isinstance(value, dict) and isinstance(value.get("name"), str):
-        value = [value]
-    if isinstance(value, list) and any(isinstance(entry, dict) for entry in value):
-        entries = [entry if isinstance(entry, dict) else {"name": entry} for entry in value]
-        labels = [str(entry.get("label") or entry.get("name")) for entry in entries]
-        if twice := [label for label in dict.fromkeys(labels) if labels.count(label) > 1]:
-            raise UsageError(f"{section} must have distinct names, got {twice[0]!r} twice; give one of them a label")
-        value = dict(zip(labels, entries, strict=True))
-    if not isinstance(value, dict):
-        return value
-    return {label: _flat_entry(label, entry, key) for label, entry in value.items()}
-
-
-def _flat_entry(label: str, entry: Any, key: str) -> Any:
-    if not isinstance(entry, dict) or "name" not in entry:
-        return entry
-    settings = {name: value for name, value in entry.items() if name not in ("name", "label", "options")}
-    named = {} if entry["name"] == label and not (settings or entry.get("options")) else {key: entry["name"]}
-    return named | settings | (entry.get("options") or {})
-
-
 def plain(value: Any) -> Any:
     """Nested dictionaries and lists, copied; tuples become lists, as YAML and JSON know no tuples.
 
@@ -359,55 +344,42 @@ def plain(value: Any) -> Any:
     return [plain(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
-def at_least(name: str, value: int, least: int) -> None:
-    """Raise `UsageError` for a number below ``least``."""
-    if value < least:
-        raise UsageError(f"{name} must be at least {least}, got {value}")
-
-
-_SEEDS = ("seed", "seeds", "split_seed")
-"""Settings that hold a seed, or seeds, in whatever section they stand."""
-
-
 _REPEATED = "batches clients clients_per_round epochs evaluations held_out local_epochs max_epochs per_class per_epoch"
 _REPEATED += " restarts rounds searched_per_class tpe_per_class trees trials tries chains most_chains noised_restarts"
 _REPEATED += " noised_rounds"
 _WIDTHS = "bottom_hidden decoder_hidden discriminator_dim generator_dim hidden latent_dim output_width top_hidden width"
 _STEPS = "iterations steps round_steps noised_steps noised_round_steps"
-_LARGEST = {
-    **dict.fromkeys(_REPEATED.split(), 100_000),
-    **dict.fromkeys(_WIDTHS.split(), 100_000),
-    **dict.fromkeys(_STEPS.split(), 10_000_000),
-    **dict.fromkeys(("n_discrete", "n_continuous"), 10_000),
-    **dict.fromkeys(("n_rows", "batch_size", "batch_sizes", "local_batch_size"), 10_000_000),
-    "workers": 10_000,
+LIMITS: dict[str, Bounds] = {
+    **dict.fromkeys(("seed", "seeds", "split_seed"), Bounds(ge=0)),
+    **dict.fromkeys(_REPEATED.split(), Bounds(le=100_000)),
+    **dict.fromkeys(_WIDTHS.split(), Bounds(le=100_000)),
+    **dict.fromkeys(_STEPS.split(), Bounds(le=10_000_000)),
+    **dict.fromkeys(("n_discrete", "n_continuous"), Bounds(le=10_000)),
+    **dict.fromkeys(("n_rows", "batch_size", "batch_sizes", "local_batch_size"), Bounds(le=10_000_000)),
+    "workers": Bounds(ge=0, le=10_000),
 }
-"""Upper limits, wherever a setting of that name stands: beyond them a run would not end or not fit into memory."""
+"""Limits wherever a setting of that name stands: beyond them a run would not end or not fit into memory, and no
+generator takes a seed below 0."""
 
 
-def _require_ranges(tree: Mapping[str, Any], prefix: str = "") -> None:
-    """Raise `UsageError` for a seed below 0, which no generator takes, and for numbers beyond `_LARGEST`."""
-    for name, value in tree.items():
-        if isinstance(value, Mapping):
-            _require_ranges(value, f"{prefix}{name}.")
-            continue
-        for one in value if isinstance(value, list) else [value]:
-            if name in _SEEDS and isinstance(one, int):
-                at_least(f"{prefix}{name}", one, 0)
-            at_most(f"{prefix}{name}", one)
+def require_limits(name: str, value: Any) -> None:
+    """Raise `UsageError` for a number beyond the `LIMITS` of the last word of a dotted name.
 
-
-def at_most(name: str, value: Any, largest: float | None = None) -> None:
-    """Raise `UsageError` for a number above ``largest``, by default the limit of the last word of a dotted name.
-
-    >>> at_most("training.epochs", 10**12)
+    >>> require_limits("training.epochs", 10**12)
     Traceback (most recent call last):
     lightleak.core.errors.UsageError: training.epochs must be at most 100000, got 1000000000000
     """
     words = [word for word in name.strip("-").replace("-", "_").split(".") if not word.isdigit()]
-    limit = largest if largest is not None else _LARGEST.get("".join(words[-1:]), math.inf)
-    if isinstance(value, int | float) and value > limit:
-        raise UsageError(f"{name} must be at most {limit}, got {value}")
+    if words and words[-1] in LIMITS:
+        require_within(LIMITS[words[-1]], name, value)
+
+
+def _require_limits(tree: Mapping[str, Any], prefix: str = "") -> None:
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            _require_limits(value, f"{prefix}{name}.")
+        else:
+            require_limits(f"{prefix}{name}", value)
 
 
 def _set(tree: dict[str, Any], dotted: str, value: Any) -> None:

@@ -19,6 +19,7 @@ from rich.console import Console
 from lightleak.callbacks.capture_support import check_strategy
 from lightleak.callbacks.gradient_capture import GradientCapture
 from lightleak.callbacks.update_capture import UpdateCapture
+from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
 from lightleak.core.ranks import detect_ranks
 from lightleak.core.seeds import derive_seed, numpy_generator
@@ -31,7 +32,6 @@ from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.federation_config import defense_of
 from lightleak.experiments.launch import (
     Places,
-    check_one_device,
     check_started,
     cluster_environment,
     joined,
@@ -342,13 +342,20 @@ def check_trainer(settings: Mapping[str, Any], device: str, runs_beside_others: 
     Args:
         settings: the Trainer's arguments in the config.
         device: where it trains if they do not say.
-        runs_beside_others: trainings run side by side, so that none can have several devices.
+        runs_beside_others: trainings run side by side, each in a process of a campaign, so that none can have several
+            devices.
 
     Raises:
-        UsageError: see `make_trainer` and `check_one_device`.
+        UsageError: see `make_trainer` and the message, or no such device.
     """
     if runs_beside_others:
-        check_one_device(settings, device)
+        resolve_device(device)
+        places = places_of(settings, device)
+        if places.world > 1:
+            raise UsageError(
+                "an audit of this kind runs its trainings side by side, each on one device; training.trainer asks for "
+                f"devices {places.devices} and num_nodes {places.nodes} in each"
+            )
     with quiet_lightning():
         make_trainer(settings, device, logger=False, enable_checkpointing=False)
 

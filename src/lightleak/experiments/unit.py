@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ from lightleak.core.errors import LightLeakError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
+from lightleak.core.records import to_json
 from lightleak.core.seeds import derive_seed
 from lightleak.core.stored import write_whole as write_whole
 from lightleak.data.encoder import TableEncoder
@@ -127,13 +127,7 @@ def kept_cells(redact: object, raw_csv: bool = False) -> Kept:
     return "marks" if redact else "raw" if raw_csv else "values"
 
 
-SCORES = (
-    "cell_accuracy",
-    "categorical_accuracy",
-    "numerical_accuracy",
-    "exact_match_rate",
-    "rmse",
-)
+SCORES = ("cell_accuracy", "categorical_accuracy", "numerical_accuracy", "exact_match_rate", "rmse")
 """Columns every row has, empty where there is no truth to score against."""
 
 
@@ -264,7 +258,7 @@ def keep_result(
         when = {"epoch": update.facts.epoch, "step": max(update.facts.step, update.facts.epoch)}
         proposed = Proposed.of(reconstruction, truth, encoder, batch, **when, **spent)
         write_whole(people_file(folder, unit.id), proposed.to_bytes())
-    write_whole(unit_file(folder, unit.id), json.dumps(without_nan(row)))
+    write_whole(unit_file(folder, unit.id), json.dumps(to_json(row)))
 
 
 def scored(
@@ -302,12 +296,3 @@ def _with_claims(cells: pd.DataFrame, reconstruction: Reconstruction, order: Seq
         return cells.assign(status="", digits="")
     rows = [order[row] for row in cells["row"]]
     return cells.assign(status=[certificate.status[i] for i in rows], digits=[certificate.digits[i] for i in rows])
-
-
-def without_nan(value: Any) -> Any:
-    """``value`` with NaN and infinities as ``None``: JSON has no word for them."""
-    if isinstance(value, dict):
-        return {key: without_nan(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [without_nan(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -4,10 +4,9 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
-from lightleak.core.results import NONE, SCHEMA_VERSION, ValueRow, read_rows
+from lightleak.core.results import NONE, SCHEMA_VERSION, ValueRow
 from lightleak.core.summary import CONFIDENCE, Z95, Summary
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
 
@@ -122,17 +121,6 @@ def comparison_json(table: PaperTable, compared: Sequence[Compared], notes: Sequ
     """Return the text of `COMPARISON_FILE`."""
     rows = [one.row(table).to_dict() for one in compared]
     return json.dumps({"schema_version": SCHEMA_VERSION, "notes": [*notes], "rows": rows}, indent=1)
-
-
-def load_comparison(folder: Path) -> tuple[ValueRow, ...]:
-    """Read the cells of a reproduction's run folder.
-
-    Raises:
-        UsageError: a row cannot be read.
-    """
-    file = folder / COMPARISON_FILE
-    rows = read_rows(json.loads(file.read_text(encoding="utf-8")), str(file))
-    return tuple(row for row in rows if isinstance(row, ValueRow))
 
 
 def rounding(cell: PaperCell) -> float:

@@ -14,17 +14,18 @@ from rich.console import Console
 
 from lightleak.core.errors import LightLeakError, UsageError, close_match
 from lightleak.core.private_files import private_files
+from lightleak.core.records import to_json
 from lightleak.data.sources import DATA_DIR_VARIABLE, data_root
 from lightleak.experiments.campaign import UpdatePack
 from lightleak.experiments.engine import Engine, Watch, open_engine
 from lightleak.experiments.pack import Files, Finished, Pack
 from lightleak.experiments.probe import Cost
 from lightleak.experiments.settings import RunConfig
-from lightleak.experiments.unit import Unit, unit_file, without_nan
+from lightleak.experiments.unit import Unit, unit_file
 from lightleak.reproductions.comparison import FEWEST, chance_of_agreement
-from lightleak.reproductions.paper.values import PaperTable, load_paper_table
+from lightleak.reproductions.paper.values import PaperTable, load_paper_table, paper_tables
 from lightleak.reproductions.plan import probe_stages
-from lightleak.reproductions.reproduce import reproduction_of, reproductions, run_reproduction
+from lightleak.reproductions.reproduce import reproduction_of, run_reproduction
 from lightleak.reproductions.reproduction import STRETCH
 from lightleak.reproductions.settings import Selection
 from lightleak.reproductions.status import STATUS_FILE, Status, TableStatus
@@ -62,7 +63,7 @@ def run_every_table(
         UsageError: no table fits the pattern.
         KeyboardInterrupt: passed on; what is finished is kept.
     """
-    console, known = console or Console(), reproductions()
+    console, known = console or Console(), paper_tables()
     names = [name for name in known if fnmatch(name, pattern)]
     if not names:
         raise UsageError(f"no table or figure is called {pattern!r}{close_match(pattern, known)}")
@@ -226,6 +227,6 @@ def _is_of(unit: Unit, row: Mapping[str, Any]) -> bool:
     """Whether a row is what this unit would give."""
     wanted = {**unit.facts, "unit": unit.id, "attack": unit.attack, "seed": unit.seed}
     options = unit.make_attack().options()
-    return all(row.get(key) == value for key, value in without_nan(wanted).items()) and all(
-        row["options"].get(key) == value for key, value in json.loads(json.dumps(without_nan(options))).items()
+    return all(row.get(key) == value for key, value in to_json(wanted).items()) and all(
+        row["options"].get(key) == value for key, value in json.loads(json.dumps(to_json(options))).items()
     )

@@ -77,10 +77,8 @@ def reproduction_of(table: PaperTable, selection: Selection, device: torch.devic
     """What of a table a selection runs on a device; nothing is run or written yet.
 
     Raises:
-        UsageError: nothing is selected, or the table cannot be run.
+        UsageError: nothing is selected.
     """
-    if table.run is None:
-        raise UsageError(f"nothing of {table.name} can be run; lightleak list reproductions names what can")
     return reproduction_class(table.run)(table, selection, device)
 
 
@@ -91,19 +89,10 @@ def reproduction_class(run: str) -> type[Reproduction]:
     return found
 
 
-def reproductions() -> tuple[str, ...]:
-    """Names of the tables and figures that can be run."""
-    return tuple(table.name for table in _runnable())
-
-
 def list_reproductions(console: Console) -> None:
     """Print name and title of every reproduction."""
-    for table in _runnable():
+    for table in map(load_paper_table, paper_tables()):
         console.print(f"{table.name:20}{table.title}", soft_wrap=True, highlight=False)
-
-
-def _runnable() -> list[PaperTable]:
-    return [table for table in map(load_paper_table, paper_tables()) if table.run is not None]
 
 
 @contextmanager

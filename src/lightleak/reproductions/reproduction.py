@@ -21,10 +21,11 @@ from lightleak.core.summary import Summary, summarize
 from lightleak.experiments.campaign import run_packs
 from lightleak.experiments.engine import Engine, LocalEngine
 from lightleak.experiments.kinds.vertical.kind import VerticalKind
-from lightleak.experiments.pack import Pack, Shared
+from lightleak.experiments.pack import Pack, Shared, Task
+from lightleak.experiments.pack import Place as Place
 from lightleak.experiments.results import write_results
 from lightleak.experiments.training import one_training
-from lightleak.experiments.unit import finished_files, unit_file, without_nan, write_whole
+from lightleak.experiments.unit import finished_files, unit_file
 from lightleak.reproductions.comparison import FEWEST, Compared
 from lightleak.reproductions.paper.settings import measurements, note
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
@@ -51,15 +52,6 @@ MOST_TRAININGS = 5
 """Of a network with a generator; the thesis has one."""
 SUMMARY_KEYS = ("metric", "column", "setting", "epoch_prior", "label", "latent_search", *VerticalKind.keys)
 """Columns of rows that separate the groups of a summary, in addition to those of every audit."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a pack is computed: the run folder, the device, and a function to report progress to."""
-
-    folder: Path
-    device: torch.device
-    report: Callable[[float], None]
 
 
 def fit(
@@ -90,42 +82,13 @@ def fit(
         trainer.fit(module, ckpt_path=resumed, weights_only=True, **data)
 
 
-@dataclass(frozen=True)
-class Work(Pack):
-    """A pack whose units one function computes.
-
-    Attributes:
-        units: ids of its units.
-        compute: returns what is kept of each unit.
-        effort: relative work; the total that ``compute`` reports.
-    """
-
-    units: Sequence[str]
-    compute: Callable[[Place], Iterable[Any]]
-    effort: float = 1.0
-
-    @property
-    def ids(self) -> Sequence[str]:
-        """Its units."""
-        return self.units
-
-    @property
-    def cost(self) -> float:
-        """Its effort."""
-        return self.effort
+class Work(Task):
+    """Work of a reproduction, which may read what its earlier stages have left."""
 
     def inputs(self, folder: Path) -> Mapping[str, Path]:
         """See `Pack.inputs`: the networks that earlier stages have trained, and their scores."""
         found = (*folder.glob("models/*"), *folder.glob("units/model-*.json"))
         return {str(path.relative_to(folder)): path for path in found}
-
-    def run(self, folder: Path, device: torch.device, report: Callable[[float], None]) -> None:
-        """Compute, and write the files of units that are not there yet."""
-        contents = self.compute(Place(folder, device, report))
-        present = finished_files(folder)
-        for id, content in zip(self.ids, contents, strict=True):
-            if unit_file(folder, id).name not in present:
-                write_whole(unit_file(folder, id), json.dumps(without_nan(content)))
 
 
 @dataclass(frozen=True)
@@ -172,6 +135,8 @@ class Reproduction(Shared, ABC):
     """What the progress bar counts."""
     columns: ClassVar[Mapping[str, str]] = {}
     """Column of ``results.json`` behind a metric, where it has another name."""
+    matched: ClassVar[Mapping[str, str]] = {}
+    """Columns of ``results.json`` that must equal a coordinate of a cell, with its name: see `where`."""
     per: ClassVar[str | None] = None
     """See `lightleak.core.summary.summarize_rows`."""
     one_at_a_time: ClassVar[bool] = False
@@ -259,9 +224,9 @@ class Reproduction(Shared, ABC):
         """Return all rows of ``results.json``, given those of the stages."""
         return rows
 
-    @abstractmethod
     def where(self, cell: PaperCell) -> Mapping[str, Any] | None:
         """Return the keys and values that identify the rows behind a cell; None where nothing is run for it."""
+        return {column: getattr(cell, coordinate) for column, coordinate in self.matched.items()}
 
     def column(self, cell: PaperCell) -> str:
         """Return the key of ``results.json`` that holds the cell's number."""

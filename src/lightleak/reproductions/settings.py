@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from lightleak.core.errors import UsageError
-from lightleak.experiments.settings import at_most
+from lightleak.experiments.settings import require_limits
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
 
 TRIALS = 10
@@ -49,7 +49,7 @@ class Selection:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"--{name.replace('_', '-')} must be at least 1, got {value}")
-            at_most(f"--{name.replace('_', '-')}", value)
+            require_limits(f"--{name.replace('_', '-')}", value)
         if not self.seeds:
             raise UsageError("--seeds must be at least 1")
 

@@ -66,11 +66,6 @@ class TableStatus:
     notes: tuple[str, ...] = ()
     rows: tuple[Mapping[str, Any], ...] = ()
 
-    @property
-    def paper(self) -> str:
-        """The first part of its name."""
-        return self.name.partition("-")[0]
-
     @cached_property
     def cells(self) -> tuple[ValueRow, ...]:
         """The rows, typed."""

@@ -1,4 +1,4 @@
-"""The last checkpoint of a training: written whole or not at all, and set aside where it cannot be read."""
+"""Weights of a finished training, and the last checkpoint of one: written whole, set aside where it is damaged."""
 
 from io import BytesIO
 from pathlib import Path
@@ -9,10 +9,24 @@ import lightning
 import torch
 from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch.callbacks import ModelCheckpoint
+from safetensors.torch import load_file, save_file
+from torch import nn
 
 from lightleak.core.stored import set_aside, write_whole
 
 LAST = "last"
+
+
+def save_weights(network: nn.Module, file: Path) -> None:
+    """Write parameters and buffers as a safetensors file, and its folder if need be."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    save_file({name: value.detach().cpu().clone().contiguous() for name, value in network.state_dict().items()}, file)
+
+
+def load_weights(network: nn.Module, file: Path) -> nn.Module:
+    """Fill a network with what `save_weights` wrote, and return it in eval mode, without gradients."""
+    network.load_state_dict(load_file(file))
+    return network.requires_grad_(False).eval()
 
 
 class LastCheckpoint(ModelCheckpoint):

@@ -86,7 +86,9 @@ class StudyConfig(Section):
         if len(set(names)) < len(names):
             raise UsageError(f"study.objectives must be different metrics, got {', '.join(names)}")
         if len(self.objectives) > 1 and self.pruner.name != "none":
-            raise UsageError(f"study.pruner {self.pruner.name!r} needs one objective, got {len(names)}")
+            raise UsageError(f"study.pruner {self.pruner.name!r} needs one objective, got {len(names)}; choose none")
+        if len(self.objectives) == 1 and self.sampler.name == "nsga2":
+            raise UsageError("study.sampler 'nsga2' weighs several objectives, got one; choose tpe")
         if self.held_out == 1:
             raise UsageError("study.held_out must be 0 or at least 2: one client has no interval")
 

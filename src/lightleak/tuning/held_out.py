@@ -45,11 +45,7 @@ def held_out_tree(tree: Mapping[str, Any], n: int) -> dict[str, Any]:
 
 
 def compare(
-    objective: ObjectiveConfig,
-    pair: Mapping[int, Mapping[str, Any]],
-    n: int,
-    folder: Path,
-    workers: int,
+    objective: ObjectiveConfig, pair: Mapping[int, Mapping[str, Any]], n: int, folder: Path, workers: int
 ) -> dict[str, Any] | None:
     """Run the default and the best once more and return the ``held_out`` entry of results.json.
 
@@ -138,7 +134,7 @@ def words_of(config: Any, experiment: Experiment | None) -> dict[str, str]:
     if experiment is None:
         return {"setting": config.title, "validation": "the audit itself, at its own seeds"}
     sizes = " and ".join(str(size) for size in config.initial.batch_sizes)
-    rows = len(experiment.population().inputs)
+    rows = len(experiment.population.inputs)
     attacked = (
         f"{config.initial.batches} clients of {sizes} rows, drawn from a fifth of the training rows ({rows:,})"
         if config.initial.batches

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from lightleak.core.errors import UsageError, close_match
 from lightleak.data.cells import LARGEST_INTEGER
-from lightleak.experiments.settings import at_most
+from lightleak.experiments.settings import require_limits
 
 Kind = Literal["float", "int", "choice"]
 Scalar: TypeAlias = str | int | float | bool | None
@@ -276,7 +276,7 @@ def _numbers(key: str, kind: Kind, node: Mapping[str, Any], when: tuple[Conditio
 
 def _check_size(key: str, low: float, high: float, step: float | None) -> None:
     """Raise `UsageError` for a range that is too large, for the setting or to count its steps exactly."""
-    at_most(key, high)
+    require_limits(key, high)
     if max(abs(low), abs(high)) > LARGEST_INTEGER:
         raise UsageError(f"{key}: low and high must be at most 2**53 in magnitude, got low {low} and high {high}")
     if step is not None and (high - low) / step > LARGEST_INTEGER:

@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import yaml
 
+from lightleak.core.records import to_json
 from lightleak.core.results import TrialRow
 from lightleak.experiments.results import RESULTS_FILE, SCHEMA_VERSION
-from lightleak.experiments.settings import plain
-from lightleak.experiments.unit import without_nan, write_whole
+from lightleak.experiments.unit import write_whole
 from lightleak.tuning.budget import with_measured_steps
 from lightleak.tuning.parameter import is_number
 from lightleak.tuning.study import DEFAULT, ERROR, RESUMED, WORKER, Study
@@ -134,7 +133,7 @@ def write_study(study: Study, held_out: Mapping[str, Any] | None, words: Mapping
     """
     settings = study.config.study
     rows = [UNKNOWN | row.to_dict() for row in trial_rows(study)]
-    results: dict[str, Any] = without_nan(
+    results: dict[str, Any] = to_json(
         {
             "schema_version": SCHEMA_VERSION,
             "rows": rows,
@@ -156,11 +155,6 @@ def write_study(study: Study, held_out: Mapping[str, Any] | None, words: Mapping
     write_whole(study.folder / RESULTS_FILE, json.dumps(results, indent=1))
     _write_table(study.folder / "trials.parquet", rows)
     return results
-
-
-def write_best(file: Path, config: Any) -> None:
-    """Write an audit's config for ``lightleak audit``."""
-    write_whole(file, yaml.safe_dump(plain(config.to_dict()), sort_keys=False))
 
 
 def _write_table(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:

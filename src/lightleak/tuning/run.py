@@ -14,6 +14,7 @@ from rich.table import Table as Grid
 
 from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.core.ranks import detect_ranks
+from lightleak.core.records import to_json
 from lightleak.core.results import TrialRow
 from lightleak.experiments.campaign import keep
 from lightleak.experiments.config import AuditConfig
@@ -25,8 +26,8 @@ from lightleak.experiments.load import parse_config
 from lightleak.experiments.pack import Finished
 from lightleak.experiments.redaction import ATTACKABLE, redact_run
 from lightleak.experiments.run import CONFIG_FILE, PLACE
-from lightleak.experiments.settings import at_least, at_most, read_settings, read_yaml
-from lightleak.experiments.unit import without_nan, write_whole
+from lightleak.experiments.settings import read_settings, read_yaml, require_limits
+from lightleak.experiments.unit import write_whole
 from lightleak.report import build_report
 from lightleak.tuning.config import SECTION, TuneConfig
 from lightleak.tuning.held_out import HELD_OUT, compare, held_out_tree, words_of
@@ -36,10 +37,8 @@ from lightleak.tuning.results import (
     tree_of,
     trial_row,
     trial_rows,
-    write_best,
     write_study,
 )
-from lightleak.tuning.samplers import build_pruner, build_sampler
 from lightleak.tuning.study import DEFAULT, Study, served
 from lightleak.tuning.trial import TableFiles, TrialPack, check_trial, trial_tree
 
@@ -62,15 +61,12 @@ def run_tune(
         UsageError: the folder holds something else or is in use, or the default trial cannot be run; before any work.
         KeyboardInterrupt: finished trials are kept and written.
     """
-    at_least("--workers", workers, 0)
-    at_most("--workers", workers)
+    require_limits("--workers", workers)
     if not detect_ranks().leads:
         return {}
     console, held_out = console or Console(), None
     tree = trial_tree(config, config.space.values(config.space.defaults()))
     checked = check_trial(config, tree)  # before a folder is created
-    build_sampler(config.study.sampler, config.study.seed, len(config.study.objectives))
-    build_pruner(config.study.pruner, len(config.study.objectives))
     with open_engine(replace(checked, workers=workers)) as engine, opened_study(folder, config) as study:
         write_environment(folder, engine.device, command)
         words = words_of(checked, prepare_experiment(checked) if isinstance(checked, AuditConfig) else None)
@@ -182,9 +178,8 @@ def _hold_out(study: Study, workers: int) -> dict[str, Any] | None:
     if best is None:
         return None
     settings, folder = study.config.study, study.folder / HELD_OUT
-    write_best(
-        study.folder / BEST_FILE, parse_config({**held_out_tree(tree_of(study, best), settings.held_out), "workers": 0})
-    )
+    config = parse_config({**held_out_tree(tree_of(study, best), settings.held_out), "workers": 0})
+    write_whole(study.folder / BEST_FILE, yaml.safe_dump(config.to_dict(), sort_keys=False))
     default = default_trial(study)
     if default is None or default.number == best.number or not settings.held_out:
         return None
@@ -192,7 +187,7 @@ def _hold_out(study: Study, workers: int) -> dict[str, Any] | None:
     if not file.is_file():
         pair = {trial.number: tree_of(study, trial) for trial in (default, best)}
         found = compare(settings.objectives[0], pair, settings.held_out, folder, workers)
-        write_whole(file, json.dumps(without_nan(found)))
+        write_whole(file, json.dumps(to_json(found)))
     compared: dict[str, Any] | None = json.loads(file.read_text())
     return compared
 

@@ -1,10 +1,12 @@
 """Optuna's samplers, which choose the next settings, and pruners, which stop trials early, as data."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from lightleak.core.bounds import Section, bounded
 from lightleak.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -12,35 +14,30 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
 
 
-Options = Mapping[str, Mapping[str, int]]
-"""Least values of options by the name that takes them."""
+Options = Mapping[str, tuple[str, ...]]
+"""Names of options by the name that takes them."""
 
 
 @dataclass(frozen=True)
-class _NamedOptions:
+class _NamedOptions(Section):
     """A name, and options that some names take.
 
     Attributes:
-        section: its section of ``study``, for errors.
-        options: by name, the options that it takes with their least values.
+        options: by name, the options that it takes.
     """
 
-    section: ClassVar[str]
     options: ClassVar[Options]
 
     name: str
 
-    def __post_init__(self) -> None:
-        """Raise `UsageError` for an unknown name, or an option out of range or of another name."""
+    def check(self) -> None:
+        """Raise `UsageError` for an unknown name, or an option of another name."""
         if self.name not in self.options:
             raise UsageError(f"{self.section} must be one of {', '.join(self.options)}, got {self.name!r}")
-        for option, value in self.given.items():
-            place, least = f"{self.section}.{option}", self.options[self.name].get(option)
-            if least is None:
+        for option in self.given:
+            if option not in self.options[self.name]:
                 owners = " and ".join(name for name, known in self.options.items() if option in known)
-                raise UsageError(f"{place} is an option of {owners}, got it with {self.name!r}")
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise UsageError(f"{place} must be a whole number of at least {least}, got {value!r}")
+                raise UsageError(f"{self.section}.{option} is an option of {owners}, got it with {self.name!r}")
 
     @property
     def given(self) -> dict[str, Any]:
@@ -59,12 +56,12 @@ class SamplerConfig(_NamedOptions):
         population_size: of ``nsga2``: trials of a generation.
     """
 
-    section: ClassVar[str] = "sampler"
-    options: ClassVar[Options] = {"tpe": {"n_startup_trials": 1}, "nsga2": {"population_size": 2}, "random": {}}
+    section = "sampler"
+    options: ClassVar[Options] = {"tpe": ("n_startup_trials",), "nsga2": ("population_size",), "random": ()}
 
     name: Literal["tpe", "nsga2", "random"] = "tpe"
-    n_startup_trials: int | None = None
-    population_size: int | None = None
+    n_startup_trials: int | None = bounded(None, ge=1)
+    population_size: int | None = bounded(None, ge=2)
 
 
 @dataclass(frozen=True)
@@ -83,62 +80,57 @@ class PrunerConfig(_NamedOptions):
         reduction_factor: of ``hyperband``: one in this many continues.
     """
 
-    section: ClassVar[str] = "pruner"
+    section = "pruner"
     options: ClassVar[Options] = {
-        "none": {},
-        "median": {"n_startup_trials": 0, "n_warmup_steps": 0},
-        "hyperband": {"min_resource": 1, "max_resource": 1, "reduction_factor": 2},
+        "none": (),
+        "median": ("n_startup_trials", "n_warmup_steps"),
+        "hyperband": ("min_resource", "max_resource", "reduction_factor"),
     }
 
     name: Literal["none", "median", "hyperband"] = "none"
-    n_startup_trials: int | None = None
-    n_warmup_steps: int | None = None
-    min_resource: int | None = None
-    max_resource: int | None = None
-    reduction_factor: int | None = None
+    n_startup_trials: int | None = bounded(None, ge=0)
+    n_warmup_steps: int | None = bounded(None, ge=0)
+    min_resource: int | None = bounded(None, ge=1)
+    max_resource: int | None = bounded(None, ge=1)
+    reduction_factor: int | None = bounded(None, ge=2)
 
-    def __post_init__(self) -> None:
-        """Raise `UsageError` as the base does, and for a ``max_resource`` below ``min_resource``."""
-        super().__post_init__()
+    def check(self) -> None:
+        """Check as the base does, and refuse a ``max_resource`` below ``min_resource``."""
+        super().check()
         if self.max_resource is not None and self.max_resource < (self.min_resource or 1):
             raise UsageError(
                 f"pruner.max_resource must be at least min_resource ({self.min_resource}), got {self.max_resource}"
             )
 
 
-def build_sampler(config: SamplerConfig, seed: int, n_objectives: int = 1) -> "BaseSampler":
-    """Return Optuna's sampler; the same seed gives the same settings.
+@contextmanager
+def without_experimental_warnings() -> Iterator[None]:
+    """Within the block Optuna does not note that what is used may change."""
+    import optuna
 
-    Raises:
-        UsageError: ``nsga2`` for one objective.
-    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+        yield
+
+
+def build_sampler(config: SamplerConfig, seed: int) -> "BaseSampler":
+    """Return Optuna's sampler; the same seed gives the same settings."""
     import optuna
 
     number = seed % 2**32  # what NumPy's RandomState takes
     if config.name == "random":
         return optuna.samplers.RandomSampler(seed=number)
     if config.name == "nsga2":
-        if n_objectives < 2:
-            raise UsageError("sampler 'nsga2' weighs several objectives, got one; choose tpe")
         return optuna.samplers.NSGAIISampler(seed=number, **config.given)
-    with warnings.catch_warnings():
-        # Models of several settings at once, of conditional ones, and of running trials: Optuna notes that their
-        # arguments may change.
-        warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+    with without_experimental_warnings():  # of models of several, of conditional settings, and of running trials
         return optuna.samplers.TPESampler(
             seed=number, multivariate=True, group=True, constant_liar=True, **config.given
         )
 
 
-def build_pruner(config: PrunerConfig, n_objectives: int = 1) -> "BasePruner":
-    """Return Optuna's pruner.
-
-    Raises:
-        UsageError: a pruner for several objectives, of which Optuna cannot say which trial is worse.
-    """
+def build_pruner(config: PrunerConfig) -> "BasePruner":
+    """Return Optuna's pruner."""
     from optuna import pruners
 
-    if n_objectives > 1 and config.name != "none":
-        raise UsageError(f"pruner {config.name!r} needs one objective, got {n_objectives}; choose none")
     kinds = {"none": pruners.NopPruner, "median": pruners.MedianPruner, "hyperband": pruners.HyperbandPruner}
     return kinds[config.name](**config.given)

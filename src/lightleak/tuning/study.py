@@ -8,7 +8,6 @@ import os
 import socket
 import threading
 import uuid
-import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed
 from lightleak.core.stored import write_whole
 from lightleak.tuning.config import TuneConfig
-from lightleak.tuning.samplers import build_pruner, build_sampler
+from lightleak.tuning.samplers import build_pruner, build_sampler, without_experimental_warnings
 
 _logger = logging.getLogger(__name__)
 JOURNAL = "journal.log"
@@ -28,11 +27,6 @@ PROXY = "grpc://"
 """Begins the address of a storage that is reached through Optuna's gRPC proxy."""
 READY_SECONDS = 30.0
 """Timeout for the proxy to start."""
-
-
-def address_of(url: str | None, folder: Path) -> str:
-    """Return the URL of a database with its environment variables filled in, or else the path of the journal."""
-    return str(folder.resolve() / JOURNAL) if url is None else os.path.expandvars(url)
 
 
 def open_storage(address: str) -> Any:
@@ -48,27 +42,13 @@ def open_storage(address: str) -> Any:
 
     if address.startswith(PROXY):
         host, _, port = address.removeprefix(PROXY).rpartition(":")
-        with _without_experimental_warnings():
+        with without_experimental_warnings():
             return optuna.storages.GrpcStorageProxy(host=host, port=int(port))
     if Path(address).is_absolute():
         from optuna.storages import journal
 
         return optuna.storages.JournalStorage(journal.JournalFileBackend(address))
     return optuna.storages.get_storage(address)
-
-
-def open_study_storage(url: str | None, folder: Path) -> Any:
-    """Return the storage of a study that this process alone writes; a damaged journal is repaired first.
-
-    Raises:
-        UsageError: the database cannot be opened.
-    """
-    if url is None:
-        cut_journal(folder / JOURNAL)
-    try:
-        return open_storage(address_of(url, folder))
-    except Exception as error:
-        raise UsageError(f"study.storage {url!r} cannot be opened: {error}") from error
 
 
 @contextmanager
@@ -87,7 +67,7 @@ def served(storage: Any, host: str) -> Iterator[str]:
         free.bind((host, 0))
         port = free.getsockname()[1]
     options = {"host": host, "port": port, "thread_pool": ThreadPoolExecutor(1)}
-    with _without_experimental_warnings():
+    with without_experimental_warnings():
         serve = optuna.storages.run_grpc_proxy_server
         threading.Thread(target=serve, args=(storage,), kwargs=options, daemon=True).start()
         proxy = optuna.storages.GrpcStorageProxy(host=host, port=port)
@@ -106,15 +86,6 @@ def cut_journal(file: Path) -> None:
         write_whole(file.with_name(f"{file.name}.damaged-{len(content)}"), content)
         write_whole(file, content[: content.rfind(b"\n") + 1])
         _logger.warning("%s ended within a record, which was cut off; its trial runs again", file)
-
-
-@contextmanager
-def _without_experimental_warnings() -> Iterator[None]:
-    import optuna
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
-        yield
 
 
 STUDY_NAME = "lightleak"
@@ -138,6 +109,9 @@ class Study:
         address: where workers of this machine reach its storage.
         storage: Optuna's storage.
         optuna: Optuna's study.
+
+    Raises:
+        UsageError: the database cannot be opened.
     """
 
     def __init__(self, config: TuneConfig, folder: Path) -> None:
@@ -146,8 +120,14 @@ class Study:
         optuna.logging.set_verbosity(optuna.logging.ERROR)  # not a line for every trial
         self.config, self.folder = config, folder
         self.name = STUDY_NAME if config.study.storage is None else f"{STUDY_NAME} {_id_of(folder)}"
-        self.address = address_of(config.study.storage, folder)
-        self.storage = open_study_storage(config.study.storage, folder)
+        url, journal = config.study.storage, folder.resolve() / JOURNAL
+        if url is None:
+            cut_journal(journal)
+        self.address = str(journal) if url is None else os.path.expandvars(url)
+        try:
+            self.storage = open_storage(self.address)
+        except Exception as error:
+            raise UsageError(f"study.storage {url!r} cannot be opened: {error}") from error
         self.optuna = optuna.create_study(
             study_name=self.name,
             storage=self.storage,
@@ -179,12 +159,13 @@ class Study:
 
         while True:
             left = self._left_unfinished()
-            if left is None and self._n_begun >= self.config.study.trials:
+            begun = sum(trial.state.name != "WAITING" for trial in self.trials)
+            if left is None and begun >= self.config.study.trials:
                 return None
             # A new sampler for every trial: a resumed study continues as if it had never stopped. Trial 0 is queued.
             study, number = self.config.study, len(self.trials) if left is None else max(1, left.number)
             seed = derive_seed(study.seed, "sampler", number)
-            self.optuna.sampler = build_sampler(study.sampler, seed, len(study.objectives))
+            self.optuna.sampler = build_sampler(study.sampler, seed)
             trial = self.optuna.ask() if left is None else Trial(self.optuna, left._trial_id)
             self._begun[trial.number] = trial
             values = self.config.space.suggest(trial)
@@ -214,10 +195,6 @@ class Study:
         for frozen in self.trials:
             if frozen.state.name == "RUNNING" and frozen.number in self._begun:
                 self._begun[frozen.number].set_user_attr(RETRIES, 0)
-
-    @property
-    def _n_begun(self) -> int:
-        return sum(trial.state.name != "WAITING" for trial in self.trials)
 
     def _left_unfinished(self) -> Any | None:
         """Return the first running trial of an earlier driver; those that killed too many are ended."""

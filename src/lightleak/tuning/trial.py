@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -254,16 +254,12 @@ class TrialPack(Pack):
     storage: str
     tree: Mapping[str, Any]
     tables: TableFiles | None = None
+    cost: ClassVar[float] = 1.0
 
     @property
     def ids(self) -> Sequence[str]:
         """The trial."""
         return [f"trial-{self.number}"]
-
-    @property
-    def cost(self) -> float:
-        """The same for all trials."""
-        return 1.0
 
     @property
     def values_file(self) -> str:

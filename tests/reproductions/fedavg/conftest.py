@@ -16,7 +16,9 @@ CPU = torch.device("cpu")
 @pytest.fixture(scope="session")
 def tiny() -> FedAvgPreset:
     """The digits' preset with little work."""
-    return replace(PRESETS["digits"], channels=(4, 6), hidden=12, rows=4, steps=3, rounds=2, clients_per_round=2)
+    digits = PRESETS["digits"]
+    network = {**digits.network, "channels": [4, 6], "hidden": 12}
+    return replace(digits, network=network, rows=4, steps=3, rounds=2, clients_per_round=2)
 
 
 @pytest.fixture

@@ -47,17 +47,20 @@ def test_distance_is_divided_by_the_batches_that_have_variables() -> None:
 
 def test_priors_of_table_4_have_the_scripts_weights() -> None:
     for preset in (FEMNIST, CIFAR100):
-        assert len({(statistic, distance) for statistic, distance, _ in preset.prior_weights}) == 8
+        assert sum(map(len, preset.prior_weights.values())) == 8
     assert FEMNIST.prior_options("max", "l1")["epoch_prior"] == 77.298
-    assert CIFAR100.prior_weight("conv_max", "l1") == 5
+    assert CIFAR100.prior_options("conv_max", "l1")["epoch_prior"] == 5
     with pytest.raises(UsageError, match="no prior with g 'median' and D 'l2'"):
-        FEMNIST.prior_weight("median", "l2")
+        FEMNIST.prior_options("median", "l2")
 
 
 def test_stand_in_has_femnists_settings_on_its_own_images() -> None:
-    own = ("dataset", "shape", "n_classes", "rounds", "attack_learning_rate", "prior_weights")
+    own = ("dataset", "network", "n_classes", "rounds", "attack", "prior_weights")
     assert replace(FEMNIST, **{name: getattr(DIGITS, name) for name in own}) == DIGITS
-    assert DIGITS.prior_weight("max", "l1") == pytest.approx(FEMNIST.prior_weight("max", "l1") / 100)
+    assert DIGITS.network == {**FEMNIST.network, "shape": [1, 8, 8]}
+    assert DIGITS.attack == {**FEMNIST.attack, "learning_rate": 0.1}
+    for distance, weights in FEMNIST.prior_weights.items():
+        assert DIGITS.prior_weights[distance] == pytest.approx({name: one / 100 for name, one in weights.items()})
     assert DIGITS.is_stand_in and not FEMNIST.is_stand_in and not CIFAR100.is_stand_in
 
 
@@ -65,7 +68,7 @@ def test_stand_in_has_femnists_settings_on_its_own_images() -> None:
 def test_network_takes_the_images(preset: object) -> None:
     assert isinstance(preset, type(DIGITS))
     network = build_network(preset.spec, seed=0)
-    assert network.image_shape == preset.shape  # type: ignore[comparison-overlap]
+    assert network.image_shape == tuple(preset.network["shape"])  # type: ignore[comparison-overlap]
     # Flax draws no biases; PyTorch does.
     assert all(not bool(p.any()) for name, p in network.named_parameters() if name.endswith("bias"))
 

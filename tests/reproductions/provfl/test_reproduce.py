@@ -13,7 +13,7 @@ from lightleak.reproductions.paper.values import PaperCell, load_paper_table, pa
 from lightleak.reproductions.provfl import grid, studies
 from lightleak.reproductions.provfl.grid import SplitTrainings, attack_of, audit_of, defense_of, resolved, training_of
 from lightleak.reproductions.provfl.table_facts import correlation
-from lightleak.reproductions.reproduce import reproduction_of, reproductions
+from lightleak.reproductions.reproduce import reproduction_of
 from lightleak.reproductions.reproduction import run_stages
 from lightleak.reproductions.settings import Selection
 
@@ -36,14 +36,13 @@ def values_of(cell, rows, published):
 @pytest.fixture
 def quick(monkeypatch, data_dir):
     """Adult in one epoch; the folder of raw tables is returned."""
-    known = grid.DATASETS["adult"]
-    monkeypatch.setitem(grid.DATASETS, "adult", replace(known, epochs=2))
+    monkeypatch.setitem(grid.DATASETS, "adult", {**grid.DATASETS["adult"], "training.epochs": 2})
     monkeypatch.setattr(grid, "PUBLISHED_EPOCH", 0)
     return str(data_dir)
 
 
 def test_every_table_of_the_paper_can_be_run():
-    assert NAMES and set(NAMES) <= set(reproductions())
+    assert NAMES and set(NAMES) <= set(paper_tables())
 
 
 @pytest.mark.parametrize("published", [False, True])
@@ -65,9 +64,10 @@ def test_cells_of_one_training_share_it():
     cells = [cell for cell in load_paper_table("provfl-table5").cells if cell.dataset == "adult"]
     assert len({training_of(cell, False) for cell in cells}) == 1
     # Its code gives active attacks a 70/30 split.
-    assert {training_of(cell, True).active for cell in cells} == {False, True}
+    assert {training_of(cell, True).changes.get("data.test_fraction") for cell in cells} == {None, 0.3}
     ratios = load_paper_table("provfl-table15").cells
-    assert sorted({training_of(cell, False).parties.victim_share for cell in ratios}) == [0.1, 0.3, 0.5, 0.7, 0.9]
+    shares = {training_of(cell, False).changes["parties.victim_share"] for cell in ratios}
+    assert sorted(shares) == [0.1, 0.3, 0.5, 0.7, 0.9]
 
 
 @pytest.mark.parametrize("published", [False, True])
@@ -249,7 +249,7 @@ def test_seconds_of_every_attack(quick, tmp_path):
 
 
 def test_correlations_with_what_is_left(quick, tmp_path, monkeypatch):
-    monkeypatch.setitem(grid.DATASETS, "bank", replace(grid.DATASETS["bank"], epochs=2))
+    monkeypatch.setitem(grid.DATASETS, "bank", {**grid.DATASETS["bank"], "training.epochs": 2})
     table = load_paper_table("provfl-table6")
     cells = tuple(cell for cell in table.cells if cell.property_name == "marital=married" and cell.attack is None)
     found = {cell.metric: correlation(cell, Selection(data_folder=quick)) for cell in cells}

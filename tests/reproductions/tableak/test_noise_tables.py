@@ -14,8 +14,7 @@ from lightleak.attacks import ATTACKS
 from lightleak.core.errors import UsageError
 from lightleak.experiments.clients import FreshClients
 from lightleak.experiments.took import TOOK
-from lightleak.reproductions.paper.values import PaperCell, PaperTable, load_paper_table
-from lightleak.reproductions.reproduce import reproductions
+from lightleak.reproductions.paper.values import PaperCell, PaperTable, load_paper_table, paper_tables
 from lightleak.reproductions.reproduction import Outcome, Work, run_stages
 from lightleak.reproductions.settings import Selection
 from lightleak.reproductions.tableak import trainings
@@ -110,7 +109,7 @@ def test_an_interrupted_table_resumes(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_gradients_are_those_of_the_clean_table_with_noise() -> None:
     experiment = experiment_of("synthetic-d1-c1", "mlp-3", None)
-    clean, truth = FreshClients(experiment.population(), experiment.spec, 0, True).observe(4, 1)
+    clean, truth = FreshClients(experiment.population, experiment.spec, 0, True).observe(4, 1)
     units = [unit for pack in packs(batches=2) if not isinstance(pack, Work) for unit in pack.units]
     for unit in units:
         if unit.facts["batch_index"] == 1:
@@ -152,7 +151,7 @@ def test_noise_reaches_the_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_table_6_and_figures_5_to_8_can_be_run() -> None:
-    assert {"tableak-table6", *(f"tableak-fig{n}" for n in (5, 6, 7, 8))} <= set(reproductions())
+    assert {"tableak-table6", *(f"tableak-fig{n}" for n in (5, 6, 7, 8))} <= set(paper_tables())
     cells = load_paper_table("tableak-table6").cells
     trained = [cell for cell in cells if cell.attack is None]
     assert [(cell.metric, cell.noise_scale) for cell in trained] == [

@@ -13,8 +13,7 @@ import torch
 from lightleak.core.errors import UsageError
 from lightleak.experiments import campaign
 from lightleak.experiments.unit import run_pack
-from lightleak.reproductions.paper.values import PaperCell, PaperTable, load_paper_table
-from lightleak.reproductions.reproduce import reproductions
+from lightleak.reproductions.paper.values import PaperCell, PaperTable, load_paper_table, paper_tables
 from lightleak.reproductions.reproduction import Outcome, run_stages
 from lightleak.reproductions.settings import Selection, setting_name
 from lightleak.reproductions.tableak import prior_search
@@ -83,7 +82,7 @@ def test_weights_are_those_of_the_published_runs() -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_cell_of_the_papers_tables_has_a_setting_of_its_own(name: str) -> None:
-    assert name in reproductions()
+    assert name in paper_tables()
     cells = load_paper_table(name).cells
     settings = [local_setting_of(cell) for cell in cells]
     assert len(set(settings)) == len(cells) == 19

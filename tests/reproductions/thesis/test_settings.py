@@ -10,6 +10,7 @@ from lightleak.experiments.kinds.released.config import (
     USUAL,
     ReleasedConfig,
 )
+from lightleak.experiments.load import load_config
 from lightleak.reproductions.thesis.tables import SETTINGS, setting
 from lightleak.targets import NetworkSpec, build_network
 
@@ -18,13 +19,13 @@ CONFIGS = Path(__file__).parents[3] / "configs"
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_config_file_is_the_setting_of_the_reproduction(name: str) -> None:
-    written = ReleasedConfig.load(CONFIGS / f"thesis-setting{name}.yaml")
+    written = load_config(CONFIGS / f"thesis-setting{name}.yaml")
     assert written.to_dict() | {"title": ""} == setting(name).to_dict() | {"title": ""}
 
 
 def test_settings_are_those_of_table_4_3() -> None:
     # Private classes and features as printed; settings 0 to 3 attack the MLP, setting 4 GANDALF.
-    assert {name: (one["classes"], one["features"]) for name, one in SETTINGS.items()} == {
+    assert {name: (one["task.private_classes"], one["task.features"]) for name, one in SETTINGS.items()} == {
         "0": (100, 50), "1": (50, 50), "2": (20, 50), "3": (20, 100), "4": (20, 50)
     }  # fmt: skip
     assert [name for name in SETTINGS if setting(name).target.network == "gandalf"] == ["4"]
@@ -35,7 +36,7 @@ def test_the_networks_of_every_shipped_config_take_their_options() -> None:
     contents = {file: yaml.safe_load(file.read_text("utf-8")) for file in CONFIGS.glob("*.yaml")}
     released = [file for file, one in contents.items() if one.get("kind") == "released-model" and "study" not in one]
     assert {file.stem for file in released} >= {"released-model", "released-trees"}
-    for config in map(ReleasedConfig.load, released):
+    for config in map(load_config, released):
         require_networks(config)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import lightning
 import torch
 from lightning.pytorch.callbacks import Callback
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
@@ -25,7 +25,7 @@ from lightleak.protocols.federated_data import FederatedData
 from lightleak.protocols.federation import FederatedAveraging
 from lightleak.reproductions.fedavg.setting import ClientSetting, FedAvgPreset, StudyDataset
 from lightleak.reproductions.reproduction import Place, Row, Work, fit
-from lightleak.targets.checkpoints import LastCheckpoint
+from lightleak.targets.checkpoints import LastCheckpoint, save_weights
 from lightleak.targets.spec import build_network
 
 FEMNIST_WRITERS = 400
@@ -173,7 +173,7 @@ def train_clients(
     cost, keep = _steps_per_round(clients, setting), _KeepRounds(place, kept)
     fit(module, at, rounds, cost, [keep], checkpoint, datamodule=_federated(clients))
     if rounds + 1 in kept:
-        _keep(module.network, place, rounds + 1)
+        save_weights(module.network, weights_file(place, rounds + 1))
     checkpoint.file.unlink(missing_ok=True)
     return [
         {
@@ -215,7 +215,7 @@ class _KeepRounds(Callback):
     def on_train_epoch_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         number = trainer.current_epoch + 1
         if number in self.kept:
-            _keep(pl_module.network, self.place, number)  # type: ignore[arg-type]
+            save_weights(pl_module.network, weights_file(self.place, number))  # type: ignore[arg-type]
 
 
 def trained(setting: ClientSetting) -> ClientSetting:
@@ -241,10 +241,9 @@ def weights_file(place: Path, number: int) -> Path:
 def rehearse(trainings: Sequence[tuple[ImageClients, ClientSetting]], rounds: Sequence[int], folder: Path) -> None:
     """Keep untrained weights in the places of trained ones, to time the attacks on them."""
     for clients, setting in trainings:
-        place = model_folder(folder, clients, setting)
-        place.mkdir(parents=True)
         for number in rounds:
-            _keep(build_network(clients.preset.spec, seed=0), place, number)
+            file = weights_file(model_folder(folder, clients, setting), number)
+            save_weights(build_network(clients.preset.spec, seed=0), file)
 
 
 def observe_round(
@@ -267,8 +266,3 @@ def accuracy(network: nn.Module, clients: ImageClients, device: torch.device) ->
         rows = dataset.scale.encode(images.pixels.float() / 255).to(device)
         hits += int((network(rows).argmax(1).cpu() == images.labels).sum())
     return hits / len(dataset.test)
-
-
-def _keep(network: nn.Module, place: Path, number: int) -> None:
-    state = {name: value.detach().cpu().clone().contiguous() for name, value in network.state_dict().items()}
-    save_file(state, weights_file(place, number))

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -105,7 +105,9 @@ class PictureGrid(ImageStudy):
     in the end; ``shown``, the number of images, by default all of the client's.
     """
 
-    def choose_cells(self) -> list[PaperCell]:
+    matched: ClassVar[Mapping[str, str]] = {"attack": "attack"}
+
+    def choose(self) -> list[PaperCell]:
         """Cells of the chosen images; a stand-in is compared with the first dataset."""
         datasets, dataset = list(dict.fromkeys(cell.dataset for cell in self.table.drawn)), self.preset.dataset
         if not self.preset.is_stand_in and dataset not in datasets:
@@ -120,14 +122,6 @@ class PictureGrid(ImageStudy):
         clients = ImageClients(self.preset, self.selection.seeds[0], self.selection.data_folder)
         by_epoch = bool(self.table.options.get("by_epoch"))
         return [picture_work(clients, setting_of(cell, self.preset), by_epoch) for cell in self.cells]
-
-    def where(self, cell: PaperCell) -> Row:
-        """The row of the method."""
-        return {"attack": cell.attack}
-
-    def column(self, cell: PaperCell) -> str:
-        """See `Reproduction.column`."""
-        return "psnr"
 
     def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
         """Where the pictures are."""

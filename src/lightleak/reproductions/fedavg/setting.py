@@ -1,16 +1,15 @@
 """The clients and the attack behind a cell of the FedAvg paper."""
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from lightleak.attacks import ATTACKS, UpdateAttack
-from lightleak.attacks.gradient_inversion.fedavg.simulate.epoch_prior import PriorDistance, PriorStatistic
 from lightleak.core.errors import UsageError
-from lightleak.core.yaml_text import with_tuples
 from lightleak.data.layout import EncodedLayout
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense
 from lightleak.protocols.client_training import LocalTraining
@@ -30,8 +29,6 @@ PUBLISHED_STEPS = 400
 MATCHING_WEIGHT = 2.0
 """What the weight of the distance grows (FEMNIST) or shrinks (CIFAR100) to in the published code."""
 
-PriorWeights = tuple[tuple[PriorStatistic, PriorDistance, float], ...]
-
 
 @dataclass(frozen=True)
 class FedAvgPreset:
@@ -40,18 +37,11 @@ class FedAvgPreset:
     Attributes:
         dataset: ``femnist`` and ``cifar100`` (the paper's), or ``digits`` and ``mnist``, which stand in for them.
         stands_for: dataset of the paper whose printed numbers are compared with ours.
-        shape: channels, height and width of an image.
         n_classes: classes.
-        channels: of the network's two convolutions (Table 5).
-        hidden: width of its hidden linear layer.
-        prior_statistic: g of the epoch prior.
-        prior_distance: its D_inv.
-        prior_weights: lambda_inv by g and D_inv.
-        total_variation: lambda_TV.
-        clip: lambda_clip.
-        attack_learning_rate: eta_rec.
-        learning_rate_decay: gamma_rec.
-        decay_every: steps between two decays.
+        network: options of the network that is attacked.
+        attack: settings of every attack, where the attack's name does not say another.
+        prior: settings of the epoch prior of Sec. 5.4: g and D_inv.
+        prior_weights: lambda_inv by D_inv and g.
         threshold: PSNR in dB above which an image counts as reconstructed.
         steps: optimization steps of an attack.
         learning_rate: eta of the client.
@@ -62,18 +52,11 @@ class FedAvgPreset:
 
     dataset: StudyDataset
     stands_for: Literal["femnist", "cifar100"]
-    shape: tuple[int, int, int]
     n_classes: int
-    channels: tuple[int, int]
-    hidden: int
-    prior_statistic: PriorStatistic
-    prior_distance: PriorDistance
-    prior_weights: PriorWeights
-    total_variation: float
-    clip: float
-    attack_learning_rate: float
-    learning_rate_decay: float
-    decay_every: int
+    network: Mapping[str, Any] = field(hash=False)
+    attack: Mapping[str, float] = field(hash=False)
+    prior: Mapping[str, str] = field(hash=False)
+    prior_weights: Mapping[str, Mapping[str, float]] = field(hash=False)
     threshold: float
     steps: int = 200
     learning_rate: float = 0.004
@@ -93,30 +76,9 @@ class FedAvgPreset:
 
     @property
     def spec(self) -> NetworkSpec:
-        """The network that is attacked: that of the published code, whose second kernel is not the printed one."""
-        channels, height, width = self.shape
-        options = {
-            "shape": list(self.shape),
-            "channels": list(self.channels),
-            "hidden": self.hidden,
-            "second_kernel": 3,
-            "initialization": "flax",
-        }
-        return NetworkSpec("image_cnn", self.n_classes, EncodedLayout.of_numerical(channels * height * width), options)
-
-    def prior_weight(self, statistic: str, distance: str) -> float:
-        """lambda_inv of a prior.
-
-        >>> PRESETS["femnist"].prior_weight("mean", "l2")
-        1000.0
-
-        Raises:
-            UsageError: a prior that Table 4 does not have.
-        """
-        for known, of, weight in self.prior_weights:
-            if (known, of) == (statistic, distance):
-                return weight
-        raise UsageError(f"the paper has no prior with g {statistic!r} and D {distance!r}")
+        """The network that is attacked."""
+        width = math.prod(self.network["shape"])
+        return NetworkSpec("image_cnn", self.n_classes, EncodedLayout.of_numerical(width), dict(self.network))
 
     def attack_options(self, attack: str, epochs: int, batches: int) -> dict[str, Any]:
         """Settings of an attack beyond those that its name already says.
@@ -133,33 +95,27 @@ class FedAvgPreset:
         >>> PRESETS["cifar100"].attack_options("fedavg_prior", 10, 10)["epoch_prior"]
         6.075
         """
-        separate = epochs * batches if attack in SEPARATE else batches
-        options: dict[str, Any] = {
-            "published_objective": True,
-            "matching_weight": MATCHING_WEIGHT / separate,
-            "steps": self.steps,
-            "learning_rate": self.attack_learning_rate,
-            "learning_rate_decay": self.learning_rate_decay,
-            "decay_every": self.decay_every,
-            "total_variation": self.total_variation,
-            "clip": self.clip,
-        }
-        if attack == "fedavg_prior":
-            options |= self.prior_options(self.prior_statistic, self.prior_distance)
-        return options
+        weight = MATCHING_WEIGHT / (epochs * batches if attack in SEPARATE else batches)
+        prior = self.prior_options(**self.prior) if attack == "fedavg_prior" else {}
+        return {"published_objective": True, "matching_weight": weight, "steps": self.steps, **self.attack, **prior}
 
-    def prior_options(self, statistic: str, distance: str) -> dict[str, Any]:
+    def prior_options(self, prior_statistic: str, prior_distance: str) -> dict[str, Any]:
         """Settings of an epoch prior.
 
+        >>> PRESETS["femnist"].prior_options("mean", "l2")["epoch_prior"]
+        1000.0
+
         Raises:
-            UsageError: see `prior_weight`.
+            UsageError: a prior that Table 4 does not have.
         """
-        weight = self.prior_weight(statistic, distance)
-        return {"epoch_prior": weight, "prior_statistic": statistic, "prior_distance": distance}
+        weight = self.prior_weights.get(prior_distance, {}).get(prior_statistic)
+        if weight is None:
+            raise UsageError(f"the paper has no prior with g {prior_statistic!r} and D {prior_distance!r}")
+        return {"epoch_prior": weight, "prior_statistic": prior_statistic, "prior_distance": prior_distance}
 
 
 PRESETS: dict[str, FedAvgPreset] = {
-    name: FedAvgPreset(**with_tuples(paper_settings("fedavg")["presets"][name])) for name in get_args(StudyDataset)
+    name: FedAvgPreset(**paper_settings("fedavg")["presets"][name]) for name in get_args(StudyDataset)
 }
 """Presets by dataset; the reasons for their values are in ``reproductions/paper/fedavg.yaml``."""
 

@@ -1,9 +1,8 @@
 """The FedAvg paper's tables of attacks, restored labels and trainings."""
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,7 +25,7 @@ from lightleak.reproductions.fedavg.setting import (
 from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import FactTable, Reproduction, Row, Rows, Stage, Work
-from lightleak.reproductions.settings import Selection, check_settings, selected, setting_name
+from lightleak.reproductions.settings import check_settings, selected, setting_name
 from lightleak.targets.spec import build_network
 
 UPDATES = 5
@@ -37,15 +36,6 @@ LONG_STEPS = 500
 
 PAPER_CLIENTS = 100
 """Clients behind the hours of Table 11."""
-
-
-def chosen_preset(selection: Selection) -> FedAvgPreset:
-    """The preset of a selection, with as many steps as it asks for.
-
-    Raises:
-        UsageError: an unknown dataset.
-    """
-    return preset_of(selection.dataset, selection.iterations or (PUBLISHED_STEPS if selection.as_published else None))
 
 
 def attack_facts(preset: FedAvgPreset) -> dict[str, Any]:
@@ -59,7 +49,7 @@ def stand_in_notes(preset: FedAvgPreset) -> list[str]:
     """Return the note on images that replace the paper's, where they do."""
     if not preset.is_stand_in:
         return []
-    is_digits, (height, width) = preset.dataset == "digits", preset.shape[1:]
+    is_digits, (_, height, width) = preset.dataset == "digits", preset.network["shape"]
     images = "scikit-learn's digits" if is_digits else preset.dataset.upper()
     size = {"height": height, "width": width, "classes": preset.n_classes}
     text = note("fedavg", "stand_in", images=images, original=preset.stands_for, **size)
@@ -71,14 +61,15 @@ class ImageStudy(Reproduction):
 
     noun = "attacks on images"
 
-    def choose(self) -> list[PaperCell]:
-        """See `Reproduction.choose`."""
-        self.preset = chosen_preset(self.selection)
-        return self.choose_cells()
+    @cached_property
+    def preset(self) -> FedAvgPreset:
+        """Settings of the dataset, with as many steps as are asked for.
 
-    @abstractmethod
-    def choose_cells(self) -> list[PaperCell]:
-        """The cells to compare the preset's results with."""
+        Raises:
+            UsageError: an unknown dataset.
+        """
+        steps = self.selection.iterations or (PUBLISHED_STEPS if self.selection.as_published else None)
+        return preset_of(self.selection.dataset, steps)
 
     def stand_in(self, cell: PaperCell) -> str | None:
         """See `Reproduction.stand_in`."""
@@ -97,7 +88,6 @@ class ImageTable(ImageStudy):
     """A table about the updates of a few clients.
 
     Attributes:
-        preset: settings of the dataset.
         run: the cells that are run.
         left_out: cells that are not, as they take too long here.
         updates: updates behind every cell and seed.
@@ -108,7 +98,7 @@ class ImageTable(ImageStudy):
     simulates: ClassVar[bool] = True
     """Local training is simulated in every step of an attack, which many steps make long."""
 
-    def choose_cells(self) -> list[PaperCell]:
+    def choose(self) -> list[PaperCell]:
         """All selected cells; `run` are those that do not take too long on this device."""
         asked = self.selection
         narrowed = replace(asked, dataset=self.preset.stands_for)
@@ -246,10 +236,6 @@ class ImageLabels(ImageTable):
         settings = dict.fromkeys(map(self.client_setting, self.run))
         return [label_work(own, s, index) for s in settings for own in self.clients for index in range(self.updates)]
 
-    def column(self, cell: PaperCell) -> str:
-        """See `Reproduction.column`."""
-        return "label_errors"
-
     def rows_setting(self, cell: PaperCell) -> str:
         """See `ImageTable.rows_setting`."""
         return f"{cell.variant}_{self.client_setting(cell).name}"
@@ -308,21 +294,19 @@ def layers_of(preset: FedAvgPreset, second_kernel: int) -> dict[str, Mapping[str
     found: dict[str, Mapping[str, int]] = {}
     spec = replace(preset.spec, options={**preset.spec.options, "second_kernel": second_kernel})
     for module in build_network(spec, seed=0).modules():
-        kind = {nn.Conv2d: "conv", nn.AvgPool2d: "pool", nn.Linear: "linear"}.get(type(module))
-        if kind is not None:
+        if type(module) in LAYERS:
+            kind, sizes = LAYERS[type(module)]
             number = sum(name.startswith(kind) for name in found) + 1
-            found[f"{kind}{number}"] = _sizes(module)
+            found[f"{kind}{number}"] = {name: _one(getattr(module, name)) for name in sizes}
     return found
 
 
-def _sizes(module: nn.Module) -> dict[str, int]:
-    if isinstance(module, nn.Linear):
-        return {"in_features": module.in_features, "out_features": module.out_features}
-    if isinstance(module, nn.Conv2d):
-        sides = {"kernel_size": module.kernel_size[0], "stride": module.stride[0], "padding": int(module.padding[0])}
-        return {"in_channels": module.in_channels, "out_channels": module.out_channels, **sides}
-    assert isinstance(module, nn.AvgPool2d)  # the caller passes no other
-    return {"kernel_size": _one(module.kernel_size), "stride": _one(module.stride)}
+LAYERS: Mapping[type[nn.Module], tuple[str, tuple[str, ...]]] = {
+    nn.Conv2d: ("conv", ("in_channels", "out_channels", "kernel_size", "stride", "padding")),
+    nn.AvgPool2d: ("pool", ("kernel_size", "stride")),
+    nn.Linear: ("linear", ("in_features", "out_features")),
+}
+"""Layers as Table 5 names them, with the sizes that it prints."""
 
 
 def _one(size: Any) -> int:

@@ -17,14 +17,13 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import yaml
 
+from lightleak.core.bounds import Section, bounded, one_of
 from lightleak.core.errors import DataError, UsageError, close_match
-
-_LABEL_SETTINGS = ("true", "restored")
-_ADVERSARIES = ("C1", "C2")
+from lightleak.core.parties import ADVERSARIES
 
 
 @dataclass(frozen=True)
-class PaperCell:
+class PaperCell(Section):
     """One printed number with everything that identifies it.
 
     A coordinate that is None does not apply to the cell or is not varied by its table: the random baseline in a
@@ -70,18 +69,17 @@ class PaperCell:
         sigmoid_bounds: whether numerical columns run through the bounding sigmoid; None is the paper's default.
 
     Raises:
-        DataError: on construction, when ``labels`` or ``adversary`` is no known setting, ``std`` is negative,
-            ``batch_size`` below 1, or only one of ``option`` and ``value`` is given.
+        UsageError: on construction, when a value is out of range, or only one of ``option`` and ``value`` is given.
     """
 
     metric: str
     unit: str
     mean: float
-    std: float | None = None
+    std: float | None = bounded(None, ge=0)
     dataset: str | None = None
     network: str | None = None
     property_name: str | None = None
-    adversary: str | None = None
+    adversary: str | None = one_of(None, ADVERSARIES)
     attack: str | None = None
     variant: str | None = None
     option: str | None = None
@@ -90,7 +88,7 @@ class PaperCell:
     defense: str | None = None
     noise_scale: float | None = None
     strength: float | None = None
-    labels: str | None = None
+    labels: str | None = one_of(None, ("true", "restored"))
     local_epochs: int | None = None
     local_batches: int | None = None
     local_batch_size: int | None = None
@@ -101,7 +99,7 @@ class PaperCell:
     assumed_epochs: int | None = None
     prior_statistic: str | None = None
     prior_distance: str | None = None
-    batch_size: int | None = None
+    batch_size: int | None = bounded(None, ge=1)
     training_epochs: int | None = None
     steps: int | None = None
     restarts: int | None = None
@@ -111,17 +109,10 @@ class PaperCell:
     protocol: str | None = None
     sigmoid_bounds: bool | None = None
 
-    def __post_init__(self) -> None:
-        if self.labels not in (*_LABEL_SETTINGS, None):
-            raise DataError(f"labels must be one of {', '.join(_LABEL_SETTINGS)}, got {self.labels!r}")
-        if self.std is not None and not self.std >= 0:
-            raise DataError(f"std must be at least 0, got {self.std}")
-        if self.batch_size is not None and self.batch_size < 1:
-            raise DataError(f"batch_size must be at least 1, got {self.batch_size}")
-        if self.adversary not in (*_ADVERSARIES, None):
-            raise DataError(f"adversary must be one of {', '.join(_ADVERSARIES)}, got {self.adversary!r}")
+    def check(self) -> None:
+        """Require both of ``option`` and ``value``, or none."""
         if (self.option is None) != (self.value is None):
-            raise DataError(f"option and value belong together, got {self.option!r} and {self.value!r}")
+            raise UsageError(f"option and value belong together, got {self.option!r} and {self.value!r}")
 
     @property
     def coordinates(self) -> dict[str, Any]:
@@ -151,7 +142,7 @@ class PaperTable:
         description: what a figure draws.
         notes: deviations inside the paper and settings that it leaves unsaid.
         drawn: the points that a figure draws, as cells without a printed value.
-        run: the class that measures the cells, such as ``tableak.fedsgd.GradientAttacks``; None where there is none.
+        run: the class that measures the cells, such as ``tableak.fedsgd.GradientAttacks``.
         options: settings of that class.
         ours: notes on how our values are measured.
         differing: why cells differ from ours, as far as is known, or what was tried to find out.
@@ -173,7 +164,7 @@ class PaperTable:
     description: str | None = None
     notes: str | None = None
     drawn: tuple[PaperCell, ...] = ()
-    run: str | None = None
+    run: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     ours: tuple[str, ...] = ()
     differing: tuple[str, ...] = ()
@@ -244,7 +235,10 @@ def _build(kind: type[T], raw: dict[str, Any], where: str, parsed: Collection[st
     if missing := sorted(required - set(raw)):
         raise DataError(f"{where}: missing keys {missing}")
     values = {key: raw[key] if key in parsed else _typed(raw[key], hints[key], f"{where}: {key}") for key in raw}
-    return kind(**values)
+    try:
+        return kind(**values)
+    except UsageError as error:
+        raise DataError(f"{where}: {error}") from error
 
 
 def _typed(value: Any, hint: Any, where: str) -> Any:

@@ -7,13 +7,7 @@ from typing import Any, ClassVar
 from lightleak.attacks.property_inference import PROPERTY_ATTACKS
 from lightleak.core.errors import LightLeakError, UnsupportedError
 from lightleak.data.datasets.nus_wide import IMAGE_COLUMNS, TEXT_COLUMNS
-from lightleak.experiments.kinds.vertical.config import (
-    AuxiliaryConfig,
-    PartiesConfig,
-    SplitTrainingConfig,
-    VerticalConfig,
-    VerticalDataConfig,
-)
+from lightleak.experiments.kinds.vertical.config import VerticalConfig, VerticalDataConfig
 from lightleak.experiments.kinds.vertical.job import plan_jobs
 from lightleak.experiments.kinds.vertical.rows import beside_own_columns
 from lightleak.experiments.kinds.vertical.world import load_whole
@@ -21,36 +15,18 @@ from lightleak.reproductions.paper.settings import paper_settings
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import Reproduction, Row, Rows, Stage, plan_of
 from lightleak.reproductions.settings import TRIALS
-from lightleak.targets.optimizers import OptimizerConfig
 
+SETTINGS = paper_settings("provfl")
+DATASETS: dict[str, dict[str, Any]] = SETTINGS["datasets"]
+"""How ProVFL trains on a dataset, as settings of an audit; ``property`` is for cells that name none."""
 
-@dataclass(frozen=True)
-class DatasetSettings:
-    """How ProVFL trains on a dataset.
-
-    Attributes:
-        learning_rate: of SGD.
-        epochs: of the training.
-        property: the property to train with where a cell names none.
-        options: of the loader.
-        encoding: of the columns.
-    """
-
-    learning_rate: float
-    epochs: int
-    property: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    encoding: str = "onehot"
-
-
-DATASETS = {name: DatasetSettings(**settings) for name, settings in paper_settings("provfl")["datasets"].items()}
 PUBLISHED_EPOCH = 18
 """The epoch its code attacks, counted from 0, whatever the number of epochs; the text says the penultimate one."""
 
 PUBLISHED_SPLIT = 42
 """All its trials share one split, shuffled with this seed (by another generator than ours)."""
 
-PUBLISHED_ATTACKS: list[str] = paper_settings("provfl")["published_attacks"]
+PUBLISHED_ATTACKS: list[str] = SETTINGS["published_attacks"]
 """Attacks that have the setting ``as_published``."""
 
 
@@ -60,35 +36,13 @@ class Training:
 
     Attributes:
         dataset: registry name.
-        active: the published code trains active attacks on another split.
-        parties: who holds what.
-        auxiliary: what the adversary knows.
-        concept: the label of NUS-WIDE that is the property; the others are the task.
+        name: a file name, of which no two trainings have the same.
+        changes: settings of the audit, by dotted key.
     """
 
     dataset: str
-    active: bool = False
-    parties: PartiesConfig = field(default_factory=PartiesConfig)
-    auxiliary: AuxiliaryConfig = field(default_factory=AuxiliaryConfig)
-    concept: str | None = None
-
-    @property
-    def name(self) -> str:
-        """A file name."""
-        parts = [self.dataset, "active" if self.active else "passive"]
-        if self.parties.number != 2:
-            parts.append(f"k{self.parties.number}")
-        if self.parties.victim_share is not None:
-            parts.append(f"r{self.parties.victim_share}")
-        if self.auxiliary.size != AuxiliaryConfig().size:
-            parts.append(f"aux{self.auxiliary.size}")
-        if self.auxiliary.misaligned != "none":
-            parts.append(f"misaligned-{self.auxiliary.misaligned}")
-        if self.auxiliary.mislabeled:
-            parts.append(f"mislabelled{self.auxiliary.mislabeled}")
-        if self.concept is not None:
-            parts.append(f"{self.concept}{self.parties.adversary}")
-        return "_".join(parts)
+    name: str
+    changes: Mapping[str, Any] = field(hash=False)
 
 
 def training_of(cell: PaperCell, as_published: bool) -> Training:
@@ -100,28 +54,33 @@ def training_of(cell: PaperCell, as_published: bool) -> Training:
     assert cell.dataset is not None  # cells of these tables name one
     if cell.dataset not in DATASETS:
         raise UnsupportedError(f"no settings for {cell.dataset!r}; known: {', '.join(DATASETS)}")
-    order = "published_features" if cell.dataset in ("adult", "bank", "census", "lawschool") else "schema"
-    parties, auxiliary = PartiesConfig(order=order), AuxiliaryConfig()  # type: ignore[arg-type]
-    if as_published:
-        parties = PartiesConfig(order="published")
+    changes: dict[str, Any]
     if cell.dataset == "nus-wide":
-        text_attacks = cell.value == "text"
-        sides = PartiesConfig(columns=(IMAGE_COLUMNS, TEXT_COLUMNS), adversary=int(text_attacks))
-        return Training(cell.dataset, parties=sides, concept=str(cell.property_name).partition("=")[0])
+        # One of its labels is the property, the others are the task.
+        concept, adversary = str(cell.property_name).partition("=")[0], int(cell.value == "text")
+        changes = {
+            "data.options": {"property": concept},
+            "parties.columns": (IMAGE_COLUMNS, TEXT_COLUMNS),
+            "parties.adversary": adversary,
+        }
+        return Training(cell.dataset, f"nus-wide_passive_{concept}{adversary}", changes)
+    has_layout = cell.dataset in ("adult", "bank", "census", "lawschool")
+    changes = {"parties.order": "published_features" if has_layout else "schema"}
+    # The published code has one cut; its script of the victim's share runs three parties, with that share first.
+    if as_published and cell.option not in ("victim_share", "parties"):
+        changes = {"parties.order": "published"}
     active = cell.attack == "provfl_m" and as_published  # only its code gives active attacks another split
-    match cell.option:
-        case "victim_share":
-            # The published script runs three parties here, with the victim's share first.
-            parties = PartiesConfig(number=2, victim_share=float(str(cell.value)), order=order)  # type: ignore[arg-type]
-        case "parties":
-            parties = PartiesConfig(number=int(str(cell.value)), order=order)  # type: ignore[arg-type]
-        case "auxiliary":
-            auxiliary = AuxiliaryConfig(misaligned="rows" if as_published else "adversary")
-        case "auxiliary_size":
-            auxiliary = AuxiliaryConfig(size=int(str(cell.value)))
-        case "mislabelled":
-            auxiliary = AuxiliaryConfig(mislabeled=float(str(cell.value)))
-    return Training(cell.dataset, active, parties, auxiliary)
+    changes |= {"data.test_fraction": 0.3} if active else {}
+    name = f"{cell.dataset}_{'active' if active else 'passive'}"
+    if cell.option in SETTINGS["varied"]:
+        key, word, usual = SETTINGS["varied"][cell.option]
+        value = cell.value
+        if cell.option == "auxiliary":
+            value = "rows" if as_published else "adversary"
+        if value != usual:
+            changes[key] = value
+            name += f"_{word}{value}"
+    return Training(cell.dataset, name, changes)
 
 
 def attack_of(cell: PaperCell, as_published: bool) -> tuple[str, dict[str, Any]]:
@@ -152,7 +111,7 @@ def defense_of(cell: PaperCell, as_published: bool) -> tuple[str, dict[str, Any]
     """Label and settings of a cell's defense."""
     if cell.defense in (None, "none"):
         return "none", {}
-    strength = paper_settings("provfl")["strengths"][cell.defense]
+    strength = SETTINGS["strengths"][cell.defense]
     settings: dict[str, Any] = {"defense": cell.defense, strength: cell.strength}
     if as_published and cell.defense in ("ppdl", "withdraw"):
         settings["as_published"] = True
@@ -163,49 +122,43 @@ def epoch_of(cell: PaperCell, as_published: bool) -> int:
     """The epoch a cell is about, counted from 0."""
     if cell.option == "attack_epoch":
         return int(str(cell.value))
-    return PUBLISHED_EPOCH if as_published else DATASETS[str(cell.dataset)].epochs - 2
+    return PUBLISHED_EPOCH if as_published else DATASETS[str(cell.dataset)]["training.epochs"] - 2
 
 
 def audit_of(
     training: Training, cells: Iterable[PaperCell], as_published: bool, seeds: tuple[int, ...], folder: str | None
 ) -> VerticalConfig:
     """The audit that runs every attack of ``cells`` on a training they share."""
-    known, attacked = DATASETS[training.dataset], list(cells)
-    attacks = dict(attack_of(cell, as_published) for cell in attacked if cell.attack is not None)
-    return VerticalConfig(
-        data=VerticalDataConfig(
-            name=training.dataset,
-            folder=folder,
-            options=dict(known.options) if training.concept is None else {"property": training.concept},
-            encoding=known.encoding,  # type: ignore[arg-type]
-            test_fraction=0.3 if training.active else 0.2,
-            split_seed=PUBLISHED_SPLIT if as_published else None,
-        ),
-        properties=tuple(dict.fromkeys(c.property_name for c in attacked if c.property_name is not None)),
-        parties=training.parties,
-        training=SplitTrainingConfig(
-            epochs=known.epochs, optimizer=OptimizerConfig("sgd", known.learning_rate, weight_decay=3e-5)
-        ),
-        auxiliary=training.auxiliary,
-        adversaries=tuple(sorted({cell.adversary for cell in attacked if cell.adversary is not None})) or ("C1",),
-        attacks=attacks or {"provfl_b": {}},
-        defenses=dict(defense_of(cell, as_published) for cell in attacked),
-        attack_epochs=tuple(sorted({epoch_of(cell, as_published) for cell in attacked})),
-        seeds=seeds,
-        title=f"ProVFL on {training.dataset}",
-        keep_captures=False,
-    )
+    attacked = list(cells)
+    changes = {name: value for name, value in DATASETS[training.dataset].items() if name != "property"}
+    changes |= {
+        **training.changes,
+        "data.name": training.dataset,
+        "data.folder": folder,
+        "data.split_seed": PUBLISHED_SPLIT if as_published else None,
+        "properties": list(dict.fromkeys(cell.property_name for cell in attacked if cell.property_name is not None)),
+        "adversaries": sorted({cell.adversary for cell in attacked if cell.adversary is not None}) or ["C1"],
+        "attacks": dict(attack_of(cell, as_published) for cell in attacked if cell.attack) or {"provfl_b": {}},
+        "defenses": dict(defense_of(cell, as_published) for cell in attacked),
+        "attack_epochs": sorted({epoch_of(cell, as_published) for cell in attacked}),
+        "seeds": seeds,
+        "title": f"ProVFL on {training.dataset}",
+    }
+    return VerticalConfig.parse(SETTINGS["audit"], changes, "provfl.yaml")
 
 
 COMPANIONS: dict[str, dict[str, Any]] = {"provfl_b_mixture": {}, "provfl_b_discriminant": {}, "aia_adjusted": {}}
 """Attacks added to every training where a table has the option ``companions`` and splits are honest: what an attacker
 could do better. The baseline that uses the adversary's own columns is part of every audit."""
 
-TEXAS_FRACTIONS: dict[str, float] = paper_settings("provfl")["texas_fractions"]
+TEXAS_FRACTIONS: dict[str, float] = SETTINGS["texas_fractions"]
 
 
 class SplitTrainings(Reproduction):
-    """Trainings with all attacks that the cells need, each training once."""
+    """Trainings with all attacks that the cells need, each training once.
+
+    Options of a table: ``companions`` (see `COMPANIONS`), and ``every_cell``, coordinates that it leaves out.
+    """
 
     repeats = "seeds"
     most = TRIALS
@@ -218,7 +171,8 @@ class SplitTrainings(Reproduction):
         for cell in self.trained_cells():
             self.meant[cell] = cell
             try:
-                self.meant[cell] = resolved(self.as_run(cell), self.selection.data_folder)
+                whole = replace(cell, **self.table.options.get("every_cell", {}))
+                self.meant[cell] = resolved(whole, self.selection.data_folder)
                 training = training_of(self.meant[cell], self.selection.as_published)
                 groups.setdefault(training, []).append(self.meant[cell])
             except LightLeakError as error:
@@ -233,10 +187,6 @@ class SplitTrainings(Reproduction):
     def trained_cells(self) -> Sequence[PaperCell]:
         """The cells that need an attack or a training."""
         return self.cells
-
-    def as_run(self, cell: PaperCell) -> PaperCell:
-        """The cell with coordinates that its table leaves out."""
-        return cell
 
     def audit(self, training: Training, cells: Sequence[PaperCell]) -> VerticalConfig:
         """The audit of a training that cells share."""
@@ -290,10 +240,6 @@ class AttackSeconds(SplitTrainings):
     """Table X: seconds of the attacks on Adult; for ProVFL-M with what it adds to the training."""
 
     one_at_a_time = True
-
-    def as_run(self, cell: PaperCell) -> PaperCell:
-        """One property and adversary; the table names none."""
-        return replace(cell, property_name="sex=Male", adversary="C1")
 
     def values(self, cell: PaperCell, rows: Rows) -> list[float]:
         """Seconds of the attack in every seed of which the training without ProVFL-M is there too."""

@@ -37,12 +37,13 @@ class NormStudy(Reproduction):
     """Norms of what one training exchanges, seed by seed."""
 
     noun = "trainings"
+    columns: ClassVar[Mapping[str, str]] = {
+        "kl_divergence": "kl",
+        "js_divergence": "js",
+        "bhattacharyya_coefficient": "bc",
+    }
     repeats = "seeds"
     most = TRIALS
-
-    def choose(self) -> list[PaperCell]:
-        """All cells: they name nothing that a selection narrows."""
-        return list(self.table.cells or self.table.drawn)
 
     def audit(self, seed: int, variant: str = PASSIVE) -> VerticalConfig:
         """The audit of the studied case, with refinement where the variant says so."""
@@ -62,12 +63,6 @@ class NormStudy(Reproduction):
 
 class NormDistances(NormStudy):
     """Table II and Figure 2: distances between norms of VO in populations of different fractions."""
-
-    columns: ClassVar[Mapping[str, str]] = {
-        "kl_divergence": "kl",
-        "js_divergence": "js",
-        "bhattacharyya_coefficient": "bc",
-    }
 
     def packs(self, folder: Path, device: torch.device) -> Sequence[Work]:
         """One training per seed."""
@@ -98,6 +93,8 @@ class NormDistances(NormStudy):
 class RefinedNorms(NormStudy):
     """Figure 4: norms of AO with and without the property, before and after model refinement."""
 
+    matched: ClassVar[Mapping[str, str]] = {"variant": "variant"}
+
     def packs(self, folder: Path, device: torch.device) -> Sequence[Work]:
         """One training per seed and variant."""
         return [
@@ -113,14 +110,6 @@ class RefinedNorms(NormStudy):
         norms = next(entry for entry in entries if entry["kind"] == "AO" and entry["norm"] == "l1")
         return [{"dataset": "adult", "seed": seed, "variant": variant, **norms["distances"]}]
 
-    def where(self, cell: PaperCell) -> Row:
-        """The distances of the cell's variant."""
-        return {"variant": cell.variant}
-
-    def column(self, cell: PaperCell) -> str:
-        """The overlap."""
-        return "bc"
-
 
 WORLD_ROWS, WORLD_AUXILIARY = 7000, 400
 """Rows of a world: Adult has 6,973 that are not White, and a world with 5% of Whites needs 6,650 of them. The published
@@ -133,6 +122,7 @@ class TwoWorlds(Reproduction):
     """Table VII: SM-PIA and ProVFL-B name the one of two fractions a target was trained at."""
 
     noun = "trainings"
+    matched: ClassVar[Mapping[str, str]] = {"property": "property_name", "worlds": "value", "attack": "attack"}
     repeats = "seeds"
     most = TRIALS
 
@@ -151,10 +141,6 @@ class TwoWorlds(Reproduction):
         fractions = [float(part) for part in worlds.split(" vs ")]
         rows = _game(name, fractions, index, seed, self.selection, at)
         return [[row | {"worlds": worlds} for row in rows]]
-
-    def where(self, cell: PaperCell) -> Row:
-        """The games of an attack."""
-        return {"property": cell.property_name, "worlds": str(cell.value), "attack": cell.attack}
 
     def measured(self, cell: PaperCell, rows: Rows) -> Summary:
         """See `_score`."""

@@ -14,7 +14,6 @@ from lightleak.data.property import Property
 from lightleak.experiments.kinds.vertical.config import VerticalConfig
 from lightleak.experiments.kinds.vertical.job import Job, plan_jobs
 from lightleak.experiments.kinds.vertical.world import load_whole, prepare_world
-from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.provfl.grid import DATASETS, SplitTrainings, audit_of, resolved, training_of
 from lightleak.reproductions.reproduction import FactTable, Place, Row, Rows, Stage, Work
@@ -68,14 +67,14 @@ class VerticalFacts(FactTable):
         """An AUC is that of one training."""
         return cell.metric != "auc"
 
-    def notes(self, rows: Rows) -> list[str]:
+    def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
         """What is not a fact."""
         measured = any(cell.metric == "auc" for cell in self.table.cells)
-        return [note("provfl", "auc", seed=self.selection.seeds[0])] if measured else []
+        return {"auc": {"seed": self.selection.seeds[0]} if measured else False}
 
     @staticmethod
     def _with_property(cell: PaperCell) -> PaperCell:
-        return cell if cell.property_name else replace(cell, property_name=DATASETS[str(cell.dataset)].property)
+        return cell if cell.property_name else replace(cell, property_name=DATASETS[str(cell.dataset)].get("property"))
 
 
 class Correlations(SplitTrainings):

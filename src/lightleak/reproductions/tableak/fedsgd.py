@@ -23,7 +23,7 @@ from lightleak.core.summary import Summary
 from lightleak.data.encoder import TableEncoder
 from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.experiments.campaign import update_packs
-from lightleak.experiments.clients import Federation, FreshClients, FreshFedAvgClients, Population
+from lightleak.experiments.clients import Federation, FreshClients, FreshFedAvgClients
 from lightleak.experiments.config import AuditConfig, DataConfig, TargetConfig
 from lightleak.experiments.experiment import Experiment, prepare_experiment
 from lightleak.experiments.federation_config import ProtocolConfig
@@ -136,8 +136,8 @@ class Setting:
         """Return the update of client ``index`` and the truth behind it."""
         if self.epoch:
             return federation_of(self.dataset, self.network, seed, data_folder).observe(self.epoch, index)
-        spec = experiment_of(self.dataset, self.network, data_folder).spec
-        people = population_of(self.dataset, self.network, data_folder)
+        experiment = experiment_of(self.dataset, self.network, data_folder)
+        people, spec = experiment.population, experiment.spec
         if self.protocol is not None:
             clients = FreshFedAvgClients(people, spec, seed, self.protocol, share_labels="batches")
             return clients.observe(self.batch_size, index)
@@ -208,12 +208,6 @@ def dataset_options(name: str) -> tuple[str, dict[str, Any]]:
 
 
 @cache
-def population_of(dataset: str, network: str, data_folder: str | None) -> Population:
-    """The rows that clients of `experiment_of` hold; encoded once."""
-    return experiment_of(dataset, network, data_folder).population()
-
-
-@cache
 def experiment_of(dataset: str, network: str, data_folder: str | None) -> Experiment:
     """Table, encoder and network as tables name them; made once.
 
@@ -229,7 +223,7 @@ def experiment_of(dataset: str, network: str, data_folder: str | None) -> Experi
 def federation_of(dataset: str, network: str, seed: int, data_folder: str | None) -> Federation:
     """The federation whose rounds Tables 5 and 15 attack; trained once."""
     experiment = experiment_of(dataset, network, data_folder)
-    return Federation(population_of(dataset, network, data_folder), experiment.spec, seed, share_labels=True)
+    return Federation(experiment.population, experiment.spec, seed, share_labels=True)
 
 
 FEDERATION_RESTARTS = 15  # ensemble of the published runs behind Tables 5 and 15
@@ -354,6 +348,7 @@ class RestartSpread(Reproduction):
 
     noun = "batches"
     most = BATCHES
+    matched: ClassVar[Mapping[str, str]] = {"dataset": "dataset"}
 
     def packs(self, folder: Path, device: torch.device) -> Sequence[Work]:
         """One attack per table, seed and batch."""
@@ -367,7 +362,7 @@ class RestartSpread(Reproduction):
         """The deviation over the restarts of one batch, and over their ensembles."""
         attack = GradientInversion("tableak", "", self.config())
         experiment = experiment_of(name, NETWORK, self.selection.data_folder)
-        clients = FreshClients(experiment.population(), experiment.spec, seed, share_labels=True)
+        clients = FreshClients(experiment.population, experiment.spec, seed, share_labels=True)
         update, truth = clients.observe(32, index)
         found = attack.run_many([update], [derive_seed(seed, name, index)], at.device, at.report)[0]
         assert found.ensemble is not None  # the configuration keeps it
@@ -388,10 +383,6 @@ class RestartSpread(Reproduction):
     def ensemble_size(self) -> int:
         """Restarts of an ensemble, as the cells say."""
         return max(cell.restarts or 1 for cell in self.table.drawn)
-
-    def where(self, cell: PaperCell) -> Row:
-        """Every batch of the cell's table."""
-        return {"dataset": cell.dataset}
 
     def column(self, cell: PaperCell) -> str:
         """See `Reproduction.column`."""

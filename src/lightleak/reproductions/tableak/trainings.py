@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import lightning
 import torch
@@ -80,6 +80,7 @@ class NetworkAccuracy(Reproduction):
 
     noun = "trainings"
     most = INITIALIZATIONS
+    matched: ClassVar[Mapping[str, str]] = {"dataset": "dataset", "target": "network"}
 
     def packs(self, folder: Path, device: torch.device) -> Sequence[Work]:
         """One training per cell, seed and initialization."""
@@ -99,10 +100,6 @@ class NetworkAccuracy(Reproduction):
         facts = {"dataset": cell.dataset, "target": cell.network, "seed": seed, "seed_index": index}
         return [[{**facts, "epoch": epoch, "test_accuracy": value} for epoch, value in enumerate(curve, 1)]]
 
-    def where(self, cell: PaperCell) -> Row:
-        """Every epoch of the network's trainings."""
-        return {"dataset": cell.dataset, "target": cell.network}
-
     def values(self, cell: PaperCell, rows: Rows) -> list[float]:
         """The peak of every training."""
         peaks: dict[tuple[int, int], float] = {}
@@ -116,11 +113,7 @@ class NetworkAccuracy(Reproduction):
         return {"peak": True}
 
 
-NOISED_EPOCHS, BATCH_SIZE, LEARNING_RATE = (
-    10,
-    32,
-    0.01,
-)
+NOISED_EPOCHS, BATCH_SIZE, LEARNING_RATE = (10, 32, 0.01)
 """App. B, of the networks whose accuracy is shown with the noise."""
 TRAININGS = 5
 """Trainings behind an accuracy; the published code takes 10."""

@@ -9,7 +9,6 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from safetensors.torch import load_file, save_file
 from torch.utils.data import TensorDataset
 
 from lightleak.attacks.model_inversion.image_augmentation import ImageAugmentation
@@ -30,7 +29,7 @@ from lightleak.experiments.kinds.released.judge import ModelScores, accuracy
 from lightleak.experiments.unit import unit_file, write_whole
 from lightleak.reproductions.paper.settings import paper_settings
 from lightleak.reproductions.reproduction import Place, Work, fit
-from lightleak.targets.checkpoints import LastCheckpoint
+from lightleak.targets.checkpoints import LastCheckpoint, load_weights, save_weights
 from lightleak.targets.classifier import TabularClassifier
 from lightleak.targets.image_resnet import ImageResNet, build_resnet
 from lightleak.targets.optimizers import OptimizerConfig
@@ -135,7 +134,7 @@ def _train_and_keep(study: ImageStudy, seed: int, name: str, at: Place) -> list[
     network = train_image_network(study, name, task.private_train, seed, at)
     seconds = time.perf_counter() - began
     network.to(at.device)
-    _keep(network, place)
+    save_weights(network, place / "weights.safetensors")
     (place / "last.ckpt").unlink(missing_ok=True)
 
     def share(images: LabeledImages) -> float:
@@ -150,26 +149,23 @@ def model_folder(folder: Path, name: str, seed: int) -> Path:
     return folder / "models" / f"{name}-s{seed}"
 
 
-def _keep(network: ImageResNet, place: Path) -> None:
-    state = {key: value.detach().cpu().contiguous() for key, value in network.state_dict().items()}
-    save_file(state, place / "weights.safetensors")
-
-
 def keep_untrained(study: ImageStudy, name: str, seed: int, folder: Path) -> None:
     """Keep an untrained network with scores of chance, for a rehearsal."""
-    place, task = model_folder(folder, name, seed), study.task(seed)
-    place.mkdir(parents=True)
-    _keep(build_resnet(name, task.public.shape[0], task.n_classes, seed=0), place)
+    save_weights(_untrained(study, name, seed), model_folder(folder, name, seed) / "weights.safetensors")
     scores = {"train_accuracy": 0.0, "test_accuracy": 0.0, "epochs": 0, "seconds": 0.0}
     write_whole(unit_file(folder, f"model-{name}-s{seed}"), json.dumps(scores))
 
 
 def load_image_model(study: ImageStudy, name: str, seed: int, folder: Path) -> ImageResNet:
     """A finished network, in eval mode."""
+    network = _untrained(study, name, seed)
+    load_weights(network, model_folder(folder, name, seed) / "weights.safetensors")
+    return network
+
+
+def _untrained(study: ImageStudy, name: str, seed: int) -> ImageResNet:
     task = study.task(seed)
-    network = build_resnet(name, task.public.shape[0], task.n_classes, seed=0)
-    network.load_state_dict(load_file(model_folder(folder, name, seed) / "weights.safetensors"))
-    return network.requires_grad_(False).eval()
+    return build_resnet(name, task.public.shape[0], task.n_classes, seed=0)
 
 
 def image_model_scores(name: str, seed: int, folder: Path) -> ModelScores:

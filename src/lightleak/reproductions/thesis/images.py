@@ -4,7 +4,7 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -26,12 +26,13 @@ from lightleak.attacks.model_inversion.image_inversion import (
 from lightleak.attacks.model_inversion.inversion_loss import cross_entropy
 from lightleak.attacks.model_inversion.pseudo_labels import PseudoLabels, pseudo_label
 from lightleak.core.former_names import REGISTERED
+from lightleak.core.records import to_json
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.data.images import ImageTask, LabeledImages, to_pixels
 from lightleak.experiments.kinds.released.judge import fact_sheet
 from lightleak.experiments.kinds.released.kind import gather_entries
 from lightleak.experiments.kinds.released.rows import ALL, thinned
-from lightleak.experiments.unit import without_nan, write_whole
+from lightleak.experiments.unit import write_whole
 from lightleak.metrics.inversion.attack_accuracy import accuracy_of_counts, class_counts
 from lightleak.metrics.inversion.image_distances import frechet_distance, knn_distance
 from lightleak.report.sections.pictures import FILE_NAME, picture_row, pictures_json
@@ -180,7 +181,7 @@ class ImageAttack:
             **{f"{role}_scores": fact_sheet(scores) for role, scores in models.items()},
         }
         shown = chosen.classes[: self.study.shown]
-        write_whole(folder / "inversion" / f"{unit}.json", json.dumps(without_nan(entry)))
+        write_whole(folder / "inversion" / f"{unit}.json", json.dumps(to_json(entry)))
         pictures = {"classes": [names[index] for index in shown], "rows": judge.pictures(samples, shown)}
         write_whole(folder / "pictures" / f"{unit}.json", json.dumps(pictures))
         return row
@@ -303,15 +304,20 @@ class ImageTargets(Reproduction):
         """Distances in the features of two evaluation models are not compared, whatever the images."""
         return self.study.dataset == cell.dataset and cell.unit == "percent"
 
-    def notes(self, rows: Rows) -> list[str]:
+    def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
         """What was trained on what, and how well it knows its training images."""
-        return [*_notes(self.study, "choice" in self.table.options), *self.own_notes(rows)]
-
-    def own_notes(self, rows: Rows) -> list[str]:
-        """Notes of this table alone."""
         found = {name: fmean(row["train_accuracy"] for row in rows if row["target"] == name) for name in self.networks}
-        accuracies = ", ".join(f"{name} {share:.1%}" for name, share in found.items())
-        return [note("thesis", "trained", accuracies=accuracies)]
+        return {**self.on_images, "trained": {"accuracies": ", ".join(f"{name} {x:.1%}" for name, x in found.items())}}
+
+    @property
+    def on_images(self) -> Mapping[str, Mapping[str, Any]]:
+        """What the images and networks are."""
+        study = self.study
+        if study.dataset == "celeba":
+            return {"celeba": {"choice": study.choice.replace("_", " ")}}
+        ours = "; ".join(f"for {printed} {own}" for printed, own in study.networks.items())
+        balanced = note("thesis", "balanced") if "choice" in self.table.options else ""
+        return {"digits": {"ours": ours, "evaluation": study.evaluation, "balanced": balanced}}
 
 
 class ImageInversions(ImageTargets):
@@ -374,30 +380,20 @@ class ImageInversions(ImageTargets):
         _gather_pictures(rows, self.selection.seeds[0], folder)
         self.held_out = _held_out(self.study, self.selection.seeds, folder, self.device)
 
-    def own_notes(self, rows: Rows) -> list[str]:
+    def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
         """How generators were trained, and what cannot be exceeded."""
-        iterations = self.study.attack.gan.iterations
-        return [note("thesis", "iterations", iterations=iterations), self.held_out]
+        iterations = {"iterations": self.study.attack.gan.iterations}
+        return {**self.on_images, "iterations": iterations, "held_out": self.held_out}
 
 
-def _notes(study: ImageStudy, has_choice: bool) -> list[str]:
-    if study.dataset == "celeba":
-        choice = "most populous" if study.choice == "most_populous" else "first"
-        return [note("thesis", "celeba", choice=choice)]
-    ours = "; ".join(f"for {printed} {own}" for printed, own in study.networks.items())
-    balanced = note("thesis", "balanced") if has_choice else ""
-    return [note("thesis", "digits", ours=ours, evaluation=study.evaluation, balanced=balanced)]
-
-
-def _held_out(study: ImageStudy, seeds: Sequence[int], folder: Path, device: torch.device) -> str:
+def _held_out(study: ImageStudy, seeds: Sequence[int], folder: Path, device: torch.device) -> dict[str, float]:
     """Score private images that were not trained on: an upper bound for reconstructions."""
     scores: list[dict[str, Any]] = []
     for seed in seeds:
         task = study.task(seed)
         judge = ImageJudge(load_image_model(study, study.evaluation, seed, folder).to(device), task)
         scores.append(judge.score(task.private_test.pixels, task.private_test.labels))
-    means = {name: fmean(one[name] for one in scores) for name in METRICS}
-    return note("thesis", "held_out", n=len(task.private_test), **means)
+    return {"n": len(task.private_test), **{name: fmean(one[name] for one in scores) for name in METRICS}}
 
 
 def _gather_pictures(rows: Rows, seed: int, folder: Path) -> None:

@@ -8,9 +8,7 @@ from typing import Any, ClassVar
 
 from lightleak.core.errors import UsageError
 from lightleak.core.summary import Summary, summarize, summarize_by
-from lightleak.data.task_config import TaskConfig
-from lightleak.experiments.config import TargetConfig
-from lightleak.experiments.kinds.released.config import ReleasedConfig, ReleasedDataConfig, SamplesConfig
+from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.kinds.released.job import plan_attacks, plan_models
 from lightleak.experiments.kinds.released.kind import gather_entries
 from lightleak.experiments.kinds.released.models import prepare_world
@@ -19,60 +17,48 @@ from lightleak.experiments.pack import Pack
 from lightleak.reproductions.paper.settings import paper_settings
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import MOST_TRAININGS, Reproduction, Row, Rows, Stage, plan_of, scale
-from lightleak.reproductions.settings import selected
+from lightleak.reproductions.settings import Selection, selected
 
 THESIS = paper_settings("thesis")
 SETTINGS: dict[str, dict[str, Any]] = THESIS["settings"]
-"""Private classes, encoded columns and target by ID of Table 4.3; the other network is the evaluation model."""
+"""What the settings of Table 4.3 change in the thesis's audit, by their ID."""
 
 
 def setting(
     name: str,
-    iterations: int | None = None,
-    seeds: tuple[int, ...] = (0,),
-    folder: str | None = None,
-    attacks: dict[str, dict[str, Any]] | None = None,
-    samples: SamplesConfig | None = None,
+    selection: Selection | None = None,
+    attacks: Mapping[str, Mapping[str, Any]] | None = None,
+    samples: Mapping[str, Any] | None = None,
 ) -> ReleasedConfig:
     """The audit of one setting.
 
     Args:
         name: ID of Table 4.3.
-        iterations: of the published generator; None: the thesis's.
-        seeds: root seeds.
-        folder: folder with one subfolder of raw files per dataset.
+        selection: seeds, the folder of the data, and iterations of the published generator.
         attacks: in place of PLG-MI and its companions; each with the hyperparameters of Table 5.4.
-        samples: in place of the thesis's ten evaluations of random latent vectors.
+        samples: changes to the thesis's ten evaluations of random latent vectors.
     """
-    chosen_setting, networks = SETTINGS[name], THESIS["networks"]
-    trained = THESIS["published"] | ({} if iterations is None else {"iterations": iterations})
-    models = {network: TargetConfig(network, dict(options)) for network, options in networks.items()}
-    target = models.pop(chosen_setting["network"])
-    chosen = {label: {**trained, **options} for label, options in (attacks or {"plgmi": {}}).items()}
-    return ReleasedConfig(
-        data=ReleasedDataConfig(
-            name="diabetes130",
-            folder=folder,
-            options={"label": "diagnosis", "diagnoses": "codes", "groups": True},
-        ),
-        task=TaskConfig(
-            private_classes=chosen_setting["classes"], features=chosen_setting["features"], group="patient_nbr"
-        ),
-        target=target,
-        evaluation_model=next(iter(models.values())),
-        attacks=chosen if attacks else {**chosen, **THESIS["companions"]},
-        samples=samples or replace(SamplesConfig(), evaluations=10),
-        setting=name,
-        seeds=seeds,
-        keep_captures=False,
-    )
-
-
-SEARCH_SAMPLES = SamplesConfig(searches=("random", "softmax", "gradient", "tpe", "random_best"))
+    selection = selection or Selection()
+    published = THESIS["published"]
+    if selection.iterations is not None:
+        published = {**published, "iterations": selection.iterations}
+    chosen = {label: {**published, **options} for label, options in (attacks or {"plgmi": {}}).items()}
+    changes = {
+        **SETTINGS[name],
+        "setting": name,
+        "attacks": chosen if attacks else {**chosen, **THESIS["companions"]},
+        "seeds": selection.seeds,
+        "data.folder": selection.data_folder,
+        **{f"samples.{key}": value for key, value in (samples or {}).items()},
+    }
+    return ReleasedConfig.parse(THESIS["audit"], changes, "thesis.yaml")
 
 
 class ReleasedAudits(Reproduction):
-    """Audits of released models in one or several settings of the thesis, each in its own folder."""
+    """Audits of released models in one or several settings of the thesis, each in its own folder.
+
+    Options of a table: ``attacks`` and ``samples``, as `setting` takes them.
+    """
 
     per = "seed"  # evaluations of one training are not trainings
     repeats = "seeds"
@@ -90,19 +76,9 @@ class ReleasedAudits(Reproduction):
         return selected(self.table, self.table.cells or self.table.drawn, everywhere)
 
     def prepare(self) -> None:
-        """Make the audits."""
-        self.audits = self.make_audits()
-
-    def make_audits(self) -> dict[str, ReleasedConfig]:
-        """The audits, by ID of their setting (Table 4.3)."""
-        return {"2": self.audit("2")}
-
-    def audit(
-        self, name: str, attacks: dict[str, dict[str, Any]] | None = None, samples: SamplesConfig | None = None
-    ) -> ReleasedConfig:
-        """See `setting`."""
-        chosen = self.selection
-        return setting(name, chosen.iterations, chosen.seeds, chosen.data_folder, attacks, samples)
+        """Make the audits, by ID of their setting (Table 4.3): every setting of a cell, or else setting 2."""
+        names = dict.fromkeys(str(cell.value) for cell in self.cells if cell.option == "setting") or ("2",)
+        self.audits = {name: setting(name, self.selection, **self.table.options) for name in names}
 
     def stages(self) -> Sequence[Stage]:
         """Of every audit the models, then the attacks on them."""
@@ -129,8 +105,10 @@ class ReleasedAudits(Reproduction):
         return False
 
     def where(self, cell: PaperCell) -> Row:
-        """The rows of the published attack."""
-        return {"label": "plgmi"}
+        """The rows of the published attack, in the cell's setting, with its search or with its weight of the loss."""
+        found: Row = {"label": f"alpha1 {cell.value:g}" if cell.option == "alpha1" else "plgmi"}
+        found |= {"setting": cell.value} if cell.option == "setting" else {}
+        return found | ({"latent_search": cell.variant} if cell.variant else {})
 
     def measured(self, cell: PaperCell, rows: Rows) -> Summary:
         """The mean over trainings; evaluations of one training are one measurement."""
@@ -151,11 +129,6 @@ class TargetQuality(ReleasedAudits):
     """Table 5.3: training and test accuracy of the targets."""
 
     iterations = None
-
-    def make_audits(self) -> dict[str, ReleasedConfig]:
-        """Every setting of a cell; generators are not trained."""
-        names = dict.fromkeys(str(cell.value) for cell in self.cells)
-        return {name: setting(name, seeds=self.selection.seeds, folder=self.selection.data_folder) for name in names}
 
     def stages(self) -> Sequence[Stage]:
         """The targets alone."""
@@ -183,14 +156,6 @@ class TargetQuality(ReleasedAudits):
 class AttackQuality(ReleasedAudits):
     """Table 5.5: attack accuracy and statistics in every setting, and the baselines as notes."""
 
-    def make_audits(self) -> dict[str, ReleasedConfig]:
-        """Every setting of a cell."""
-        return {name: self.audit(name) for name in dict.fromkeys(str(cell.value) for cell in self.cells)}
-
-    def where(self, cell: PaperCell) -> Row:
-        """The rows of the attack in the cell's setting."""
-        return {"label": "plgmi", "setting": cell.value}
-
     def baselines(self, rows: Rows) -> Iterator[str]:
         """Every attack and baseline of each setting."""
         for name in self.audits:
@@ -213,18 +178,9 @@ class LatentSearches(ReleasedAudits):
     # The thesis's loss is that at z*, before a row is decoded.
     columns: ClassVar[Mapping[str, str]] = {"inversion_loss": "inversion_loss_searched"}
 
-    def make_audits(self) -> dict[str, ReleasedConfig]:
-        """Setting 2 with all searches."""
-        attacks: dict[str, dict[str, Any]] = {"plgmi": {}, "plgmi shared": {"attack": "plgmi", "bridge": "shared"}}
-        return {"2": self.audit("2", attacks, SEARCH_SAMPLES)}
-
-    def where(self, cell: PaperCell) -> Row:
-        """The rows of the attack with the cell's search."""
-        return {"label": "plgmi", "latent_search": cell.variant}
-
     def baselines(self, rows: Rows) -> Iterator[str]:
         """The same with the transform that both networks share."""
-        for search in SEARCH_SAMPLES.searches:
+        for search in self.audits["2"].samples.searches:
             own = [row for row in rows if (row["label"], row["latent_search"]) == ("plgmi shared", search)]
             if own:
                 accuracy, loss = (over_trainings(own, name) for name in ("attack_accuracy", "inversion_loss"))
@@ -234,26 +190,13 @@ class LatentSearches(ReleasedAudits):
                 )
 
 
-class InversionWeights(ReleasedAudits):
-    """Figure A.13: the weight alpha1 of the inversion loss in setting 2."""
-
-    def make_audits(self) -> dict[str, ReleasedConfig]:
-        """Setting 2 with an attack for every weight."""
-        attacks = {_alpha(cell): {"attack": "plgmi", "inversion_weight": cell.value} for cell in self.cells}
-        return {"2": self.audit("2", attacks)}
-
-    def where(self, cell: PaperCell) -> Row:
-        """The rows of the cell's weight."""
-        return {"label": _alpha(cell)}
-
-
 class ClosestRows(ReleasedAudits):
     """Table A.2: the closest reconstructed and private row of every class in setting 2."""
 
-    def make_audits(self) -> dict[str, ReleasedConfig]:
+    def prepare(self) -> None:
         """Setting 2 with one evaluation of one training."""
-        config = self.audit("2", {"plgmi": {}}, replace(SamplesConfig(), evaluations=1))
-        return {"2": replace(config, seeds=config.seeds[:1])}
+        super().prepare()
+        self.audits = {name: replace(one, seeds=one.seeds[:1]) for name, one in self.audits.items()}
 
     def leave(self, rows: Rows, folder: Path) -> None:
         """See `ReleasedAudits.leave`; also read the closest rows by class."""
@@ -278,10 +221,6 @@ class ClosestRows(ReleasedAudits):
 def over_trainings(rows: Rows, metric: str, scale: float = 1.0) -> Summary:
     """The mean of a column over trainings; evaluations of one training are averaged first."""
     return summarize_by((row["seed"], scale * row[metric]) for row in rows)
-
-
-def _alpha(cell: PaperCell) -> str:
-    return f"alpha1 {cell.value:g}"
 
 
 def _targets(config: ReleasedConfig) -> Sequence[Pack]:

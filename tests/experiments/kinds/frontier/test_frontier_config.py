@@ -10,19 +10,20 @@ from lightleak.defenses.horizontal.shipped import FrameworkFilter
 from lightleak.experiments.config import DataConfig
 from lightleak.experiments.kinds.frontier.config import USUAL_CURVES, FrontierConfig
 from lightleak.experiments.kinds.frontier.points import Curve, Point
+from lightleak.experiments.load import load_config
 
 CONFIGS = Path(__file__).parents[4] / "configs"
 FILTERS = {name for name in UPDATE_DEFENSES if issubclass(UPDATE_DEFENSES.get(name), FrameworkFilter)} | {"transport"}
 
 
 def test_the_config_of_filters_measures_every_framework_and_format() -> None:
-    points = FrontierConfig.load(CONFIGS / "shipped-filters.yaml").points
+    points = load_config(CONFIGS / "shipped-filters.yaml").points
     assert {point.name for point in points} == FILTERS | {"none"}
     assert len({point.id for point in points}) == len(points)
 
 
 def test_the_shipped_config_measures_every_defense_there_is() -> None:
-    config = FrontierConfig.load(CONFIGS / "defense-frontier.yaml")
+    config = load_config(CONFIGS / "defense-frontier.yaml")
     everything = {*UPDATE_DEFENSES, *TRAINING_DEFENSES} - FILTERS
     assert {point.name for point in config.points} == everything
     assert {curve.name for curve in USUAL_CURVES} == everything - {"none"}

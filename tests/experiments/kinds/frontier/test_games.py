@@ -27,7 +27,7 @@ def experiment(small) -> Experiment:
 
 
 def test_a_near_row_wins_the_whole_row_and_a_known_rows_candidates_differ_in_one_column(experiment) -> None:
-    people = experiment.population()
+    people = experiment.population
     found = {one.game: one for one in candidates(people, generator(0), ROWS)}
     whole = found[f"whole row of {ROWS}"]
     assert whole.hits.diagonal().all() and torch.equal(whole.hits, whole.hits.T)
@@ -44,7 +44,7 @@ def test_a_near_row_wins_the_whole_row_and_a_known_rows_candidates_differ_in_one
 
 
 def test_gradients_of_candidates_are_clipped_as_dp_sgd_clips_them(experiment) -> None:
-    people, network = experiment.population(), build_network(experiment.spec, 0)
+    people, network = experiment.population, build_network(experiment.spec, 0)
     inputs, labels = people.inputs[:4], people.labels[:4]
     defense = DPSGD(noise_multiplier=0.0, max_grad_norm=0.05)
     sent = defense.client_gradient(network, dict(network.named_parameters()), {}, inputs, labels, generator(0))
@@ -55,7 +55,7 @@ def test_gradients_of_candidates_are_clipped_as_dp_sgd_clips_them(experiment) ->
 
 
 def test_without_noise_every_game_is_won_and_with_much_only_the_prior_is_left(experiment) -> None:
-    people = experiment.population()
+    people = experiment.population
     network = build_network(experiment.spec, derive_seed(0, "network", 0))
     played = play_set(people, network, 0, 0, [(1e-3, 1.0), (1e4, 1.0)], 400)
     for one in played:

@@ -14,14 +14,11 @@ from lightleak.experiments.experiment import Experiment, prepare_experiment
 from lightleak.experiments.kinds.frontier import plan as plan_module
 from lightleak.experiments.kinds.frontier.config import FrontierConfig
 from lightleak.experiments.kinds.frontier.kind import FrontierKind
-from lightleak.experiments.kinds.frontier.plan import (
-    TrainingJob,
-    attack_units,
-    frontier_packs,
-)
+from lightleak.experiments.kinds.frontier.plan import attack_units, frontier_packs, training_task
 from lightleak.experiments.kinds.frontier.points import Point
 from lightleak.experiments.kinds.frontier.summary import frontier_tables
 from lightleak.experiments.offline import attack_captures
+from lightleak.experiments.pack import Task
 from lightleak.experiments.plan_text import describe_plan
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.terminal import print_results
@@ -111,7 +108,7 @@ def test_trainings_share_first_weights_and_order_and_noise_enters_every_step(sma
 
     monkeypatch.setattr(plan_module, "prepare_training", noted)
     for point in config.points[:3]:
-        TrainingJob(config, point, 0, experiment).run(tmp_path, CPU, lambda _: None)
+        training_task(config, point, 0, experiment).run(tmp_path, CPU, lambda _: None)
     first = [one.model.first for one in made]
     last = [torch.cat([value.flatten() for value in one.model.network.parameters()]).detach() for one in made]
     assert all(torch.equal(value, other[name]) for other in first for name, value in first[0].items())
@@ -163,7 +160,7 @@ def test_neither_order_nor_process_changes_a_result(finished, small, tmp_path) -
 
 
 def test_a_run_that_was_stopped_goes_on(finished, small, silent, tmp_path, monkeypatch) -> None:
-    folder, done, run = tmp_path / "run", [], TrainingJob.run
+    folder, done, run = tmp_path / "run", [], Task.run
 
     def stop_after_three(self, *arguments):
         if len(done) == 3:
@@ -172,14 +169,14 @@ def test_a_run_that_was_stopped_goes_on(finished, small, silent, tmp_path, monke
         return run(self, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(TrainingJob, "run", stop_after_three)
+        patch.setattr(Task, "run", stop_after_three)
         with pytest.raises(KeyboardInterrupt):
             run_audit(small(), folder, [], silent)
     stopped = rows_of(folder)
     assert 0 < len(stopped) < len(rows_of(finished))
     assert "frontier" in (folder / "report.html").read_text() and (folder / "frontier.json").is_file()
     left = []
-    monkeypatch.setattr(TrainingJob, "run", lambda self, *arguments: (left.append(self), run(self, *arguments)))
+    monkeypatch.setattr(Task, "run", lambda self, *arguments: (left.append(self), run(self, *arguments)))
     run_audit(small(), folder, [], silent)
     assert len(left) == len(POINTS) * 2 - 3
     assert comparable(rows_of(folder)) == comparable(rows_of(finished))
@@ -263,7 +260,7 @@ def test_every_pack_has_units_of_its_own(small) -> None:
 
 def test_progress_of_a_training_adds_up_to_its_cost(small, tmp_path) -> None:
     config = small(training__epochs=3)
-    job, told = TrainingJob(config, config.points[0], 0, prepare_frontier(config)), []
+    job, told = training_task(config, config.points[0], 0, prepare_frontier(config)), []
     job.run(tmp_path, CPU, told.append)
     assert len(told) == 3 and sum(told) == pytest.approx(job.cost)
 

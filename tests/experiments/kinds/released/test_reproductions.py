@@ -25,19 +25,17 @@ SMALL = SamplesConfig(2, 20, ("random", "softmax", "gradient", "tpe", "random_be
 def run(settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
     """Runs a table with the small audit in place of Diabetes-130."""
 
-    def setting(name: str, iterations: Any, seeds: Any, folder: Any, attacks: Any = None, samples: Any = None) -> Any:
-        plgmi = settings["attacks"]["plgmi"]
-        chosen = attacks or {"plgmi": {}, "public_random": {}}
-        sizes = vars(samples or SamplesConfig(2, 20))
-        small = SMALL if samples is tables.SEARCH_SAMPLES else SamplesConfig(min(2, sizes["evaluations"]), 20)
-        trained = {label: ({} if label.startswith("public") else plgmi) | told for label, told in chosen.items()}
+    def setting(name: str, selection: Selection, attacks: Any = None, samples: Any = None) -> Any:
+        plgmi, sizes = settings["attacks"]["plgmi"], samples or {}
+        small = SMALL if "searches" in sizes else SamplesConfig(min(2, sizes.get("evaluations", 2)), 20)
+        trained = {
+            label: ({} if label.startswith("public") else plgmi) | told
+            for label, told in (attacks or {"plgmi": {}, "public_random": {}}).items()
+        }
         config = ReleasedConfig.parse({**settings, "attacks": trained, "setting": name, "samples": vars(small)})
-        return ReleasedConfig(**{**vars(config), "seeds": seeds})
+        return replace(config, seeds=selection.seeds)
 
-    def defaults(name: str, iterations: Any = None, seeds: Any = (0,), folder: Any = None, *rest: Any) -> Any:
-        return setting(name, iterations, seeds, folder, *rest)
-
-    monkeypatch.setattr(tables, "setting", defaults)
+    monkeypatch.setattr(tables, "setting", setting)
 
     def table(name: str, **selected: Any) -> Outcome:
         selection = Selection(**{"settings": ("2",), **selected})

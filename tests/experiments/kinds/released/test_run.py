@@ -23,7 +23,6 @@ from lightleak.core.seeds import derive_seed
 from lightleak.core.summary import summarize
 from lightleak.experiments.kinds.released import job, models
 from lightleak.experiments.kinds.released.config import ReleasedConfig
-from lightleak.experiments.kinds.released.judge import Judge
 from lightleak.experiments.kinds.released.models import ROLES, ModelPack, load_judge, load_model, training_rows
 from lightleak.experiments.kinds.released.reference import PublicReference, compared_with_public
 from lightleak.experiments.kinds.released.summary import released_tables
@@ -394,17 +393,6 @@ def test_an_interval_is_over_trainings_and_evaluations_are_averaged(
     means = [fmean(row["attack_accuracy"] for row in rows if row["seed"] == seed) for seed in (0, 1)]
     (found,) = (s for s in results["summary"] if s["class"] == "all")
     assert len(rows) == 4 and found["attack_accuracy"] == summarize(means).to_dict()
-
-
-def test_a_truth_without_a_second_judge_is_still_read(
-    done: tuple[Path, dict[str, Any]], config: ReleasedConfig, tmp_path: Path
-) -> None:
-    world = job.prepare_world(config, 0)
-    judge = replace(load_judge(done[0], world, 0), disjoint=None, unseen=None)
-    judge.save(tmp_path / "truth")  # as versions before it wrote
-    read = Judge.load(tmp_path / "truth")
-    assert read.disjoint is None and len(read.private.held_out_labels) == len(world.task.private_test)
-    assert read.network(world.encoder.encode(read.test)).equal(judge.network(world.encoder.encode(judge.test)))
 
 
 def test_training_stops_when_the_loss_stands_still(changed: Callable[..., ReleasedConfig], tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import yaml
 from lightleak.core.errors import UsageError
 from lightleak.experiments.kinds.vertical.config import VerticalConfig
 from lightleak.experiments.kinds.vertical.job import plan_jobs
+from lightleak.experiments.load import load_config
 
 MINIMAL = {"kind": "vertical", "data": {"name": "fair"}, "properties": ["religious=3"]}
 
@@ -49,7 +50,7 @@ def test_survives_yaml():
 def test_reads_a_file_with_overrides(tmp_path):
     path = tmp_path / "audit.yaml"
     path.write_text(yaml.safe_dump(MINIMAL))
-    config = VerticalConfig.load(path, {"training.epochs": 3, "attacks.aia": {}, "attack_epochs": [0, -1]})
+    config = load_config(path, {"training.epochs": 3, "attacks.aia": {}, "attack_epochs": [0, -1]})
     assert isinstance(config, VerticalConfig)
     assert config.epochs_attacked == (0, 2)
     assert "aia" in config.attacks
@@ -89,7 +90,7 @@ def test_refuses_and_names_the_place(changed, message):
 
 @pytest.mark.parametrize("name", ["vertical", "vertical-survey"])
 def test_shipped_configs_can_be_planned(name, pytestconfig):
-    config = VerticalConfig.load(pytestconfig.rootpath / "configs" / f"{name}.yaml")
+    config = load_config(pytestconfig.rootpath / "configs" / f"{name}.yaml")
     assert len(plan_jobs(config)) > 0
 
 
@@ -98,5 +99,5 @@ def test_an_entry_of_a_defense_has_the_same_shape_as_in_other_kinds() -> None:
     half = {"name": "withdraw", "options": {"ratio": 0.5}}
     assert VerticalConfig.parse({**MINIMAL, "defenses": {"none": {}, "half": half}}) == flat
     assert VerticalConfig.parse({**MINIMAL, "defenses": ["none", {**half, "label": "half"}]}) == flat
-    with pytest.raises(UsageError, match="defenses must have distinct names, got 'withdraw' twice"):
+    with pytest.raises(UsageError, match="defenses must have distinct names or labels, got 'withdraw' 2 times"):
         VerticalConfig.parse({**MINIMAL, "defenses": [half, half]})

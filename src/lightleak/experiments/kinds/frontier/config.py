@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from lightleak.core.bounds import Section, bounded
+from lightleak.core.bounds import Bounds, Section, bounded, require_within
 from lightleak.core.errors import UsageError
 from lightleak.core.former_names import note_once
 from lightleak.core.seeds import derive_seed
@@ -17,12 +17,7 @@ from lightleak.experiments.config import (
 )
 from lightleak.experiments.federation_config import LabelMethod, ProtocolConfig
 from lightleak.experiments.kinds.frontier.points import Curve, Point
-from lightleak.experiments.settings import (
-    MOST_SEEDS,
-    RunConfig,
-    at_least,
-    write_out_labels,
-)
+from lightleak.experiments.settings import MOST_SEEDS, RunConfig, write_out_labels
 
 BASELINE = "random"
 """What leakage is measured against; it is always run."""
@@ -40,31 +35,6 @@ USUAL_CURVES = (
     Curve("gradient_compression", (0.01, 0.1)),
     Curve("dp_sgd", (0.5, 1.0, 2.0)),
 )
-
-
-@dataclass(frozen=True)
-class AttackedConfig(Section):
-    """Fresh clients against the untrained network, the same under every defense.
-
-    Attributes:
-        batch_sizes: rows per client; one number.
-        batches: clients.
-    """
-
-    section = "initial"
-
-    batch_sizes: tuple[int, ...] = bounded((32,), ge=1)
-    batches: int = bounded(5, ge=1)
-
-    def check(self) -> None:
-        """Require one batch size: leakage at several is several frontiers."""
-        if len(self.batch_sizes) != 1:
-            raise UsageError(f"initial.batch_sizes of a frontier must be one number, got {list(self.batch_sizes)}")
-
-    @property
-    def batch_size(self) -> int:
-        """Rows per client."""
-        return self.batch_sizes[0]
 
 
 @dataclass(frozen=True)
@@ -94,7 +64,7 @@ class FrontierConfig(RunConfig):
         defenses: the curves; no defense is always measured as well.
         attacks: attack names and the settings to change; ``random``, guessing, is always among them.
         adaptive: attack every defense also by the attack that knows it, where there is one; takes far longer.
-        initial: the clients that are attacked.
+        initial: the clients that are attacked, the same under every defense; of one size.
         labels: whether the attacks are given the labels or restore them.
         label_method: how they are restored; the protocol's usual way where it is left out.
         games: how often the best attack on one DP-SGD release guesses a row or a value, next to the guarantee.
@@ -112,7 +82,7 @@ class FrontierConfig(RunConfig):
     defenses: tuple[Curve, ...] = USUAL_CURVES
     attacks: dict[str, dict[str, Any]] = field(default_factory=lambda: {"tableak": {}, BASELINE: {}})
     adaptive: bool = False
-    initial: AttackedConfig = field(default_factory=AttackedConfig)
+    initial: InitialConfig = field(default_factory=lambda: InitialConfig((32,), batches=5))
     labels: LabelSetting = "true"
     label_method: LabelMethod | None = None
     games: GamesConfig = field(default_factory=GamesConfig)
@@ -124,10 +94,13 @@ class FrontierConfig(RunConfig):
 
     def check(self) -> None:
         """Refuse a defense that cannot be made, and a training without epochs."""
-        if self.protocol.is_fedavg:
-            at_least("protocol.rounds", self.protocol.rounds, 1)
-        else:
-            at_least("training.epochs", self.training.epochs, 1)
+        at = self.protocol
+        rounds = ("protocol.rounds", at.rounds) if at.is_fedavg else ("training.epochs", self.training.epochs)
+        for name, value in (rounds, ("initial.batches", self.initial.batches)):
+            require_within(Bounds(ge=1), name, value)
+        if len(self.initial.batch_sizes) != 1:  # leakage at several is several frontiers
+            sizes = list(self.initial.batch_sizes)
+            raise UsageError(f"initial.batch_sizes of a frontier must be one number, got {sizes}")
         if not set(self.attacks) - {BASELINE}:
             raise UsageError(f"attacks must name at least one besides {BASELINE}, which reads nothing")
         if self.games.sets and (self.protocol.is_fedavg or all(curve.name != "dp_sgd" for curve in self.defenses)):
@@ -164,7 +137,7 @@ class FrontierConfig(RunConfig):
             protocol=self.protocol,
             defense=point.config,
             training=self._training,
-            initial=InitialConfig(self.initial.batch_sizes, self.initial.batches),
+            initial=self.initial,
             attacks=self._attacks_of(point),
             labels=self.labels,
             label_method=self.label_method,

@@ -9,6 +9,7 @@ categorical column of a row that is otherwise known.
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from lightleak.experiments.clients import Population
 from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.federation_config import defense_of
 from lightleak.experiments.kinds.frontier.config import FrontierConfig
-from lightleak.experiments.pack import Pack
+from lightleak.experiments.pack import Pack, Place, Task
 from lightleak.experiments.unit import unit_file, write_whole
 from lightleak.metrics.cells import Cells, agreement
 from lightleak.metrics.dp_game import best_prior, coordinates, exceeds, play
@@ -174,44 +175,19 @@ def summarize_games(
     return found
 
 
-@dataclass(frozen=True)
-class GameSet(Pack):
-    """One set of candidates with its network, in all games against every DP-SGD point: a pack of one unit.
-
-    Attributes:
-        config: the audit.
-        index: number of the set.
-        experiment: table, encoder and network.
-    """
-
-    config: FrontierConfig
-    index: int
-    experiment: Experiment
-
-    @property
-    def ids(self) -> Sequence[str]:
-        """Its one unit."""
-        return [f"game-{self.index:03d}"]
-
-    @property
-    def cost(self) -> float:
-        """The same for every set."""
-        return COST
-
-    def run(self, folder: Path, device: torch.device, report: Callable[[float], None]) -> None:
-        """Play on the CPU, and keep what was won."""
-        seed = self.config.seed
-        network = build_network(self.experiment.spec, derive_seed(seed, "network", self.index)).eval()
-        settings = list(protected(self.config, self.experiment))
-        played = play_set(self.experiment.population(), network, seed, self.index, settings, self.config.games.trials)
-        write_whole(unit_file(folder, self.ids[0]), json.dumps(played))
-        report(self.cost)
-
-
 def game_packs(config: FrontierConfig, experiment: Experiment) -> list[Pack]:
     """Return the sets of a frontier; none where no DP-SGD is measured or the config plays none."""
     sets = config.games.sets if protected(config, experiment) else 0
-    return [GameSet(config, index, experiment) for index in range(sets)]
+    return [Task([f"game-{index:03d}"], partial(_play, config, experiment, index), COST) for index in range(sets)]
+
+
+def _play(config: FrontierConfig, experiment: Experiment, index: int, at: Place) -> list[list[dict[str, Any]]]:
+    """Play one set with a network of its own in all games against every DP-SGD point, on the CPU."""
+    network = build_network(experiment.spec, derive_seed(config.seed, "network", index)).eval()
+    settings = list(protected(config, experiment))
+    played = play_set(experiment.population, network, config.seed, index, settings, config.games.trials)
+    at.report(COST)
+    return [played]
 
 
 def protected(config: FrontierConfig, experiment: Experiment) -> dict[tuple[float, float], DPSGD]:

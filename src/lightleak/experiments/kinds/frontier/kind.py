@@ -16,18 +16,14 @@ from lightleak.experiments.experiment import Experiment, prepare_experiment, tar
 from lightleak.experiments.kind import Checked, Kind, Rows, Stage
 from lightleak.experiments.kinds.frontier.config import FrontierConfig
 from lightleak.experiments.kinds.frontier.games import game_packs, write_games
-from lightleak.experiments.kinds.frontier.plan import (
-    TrainingJob,
-    attack_units,
-    frontier_packs,
-    training_words,
-)
+from lightleak.experiments.kinds.frontier.plan import attack_units, frontier_packs, training_words
 from lightleak.experiments.kinds.frontier.points import Point
 from lightleak.experiments.kinds.frontier.summary import frontier_tables, write_frontier
 from lightleak.experiments.kinds.updates.plan import check_served
-from lightleak.experiments.launch import check_one_device
+from lightleak.experiments.pack import Task
 from lightleak.experiments.probe import Cost, Estimate, Probed, RunPlan, estimate, probe_training
 from lightleak.experiments.terminal import Lines
+from lightleak.experiments.training import check_trainer
 from lightleak.experiments.unit import kept_cells
 from lightleak.targets.trainer import quiet_lightning
 
@@ -42,7 +38,7 @@ class FrontierKind(Kind[FrontierConfig, Experiment]):
     def check(self, config: FrontierConfig, pass_over: bool = False) -> Checked[FrontierConfig, Experiment]:
         """See `Kind.check`; every attack of a config is needed."""
         check_attacks(config.attacks)
-        check_one_device(config.training.trainer, config.device)
+        check_trainer(config.training.trainer, config.device)
         experiment = prepare_experiment(config.audit_at(Point()))
         with quiet_lightning():
             for point in config.points:
@@ -61,7 +57,7 @@ class FrontierKind(Kind[FrontierConfig, Experiment]):
             yield Stage(games, "guessing games", has_rows=False)
             write_games(checked.config, checked.world, folder)
 
-    def captured(self, config: FrontierConfig, root: Path, pass_over: bool = False) -> NoReturn:
+    def captured(self, config: FrontierConfig, root: Path) -> NoReturn:
         """Refuse: captures say what leaked, but nothing of what a defense costs.
 
         Raises:
@@ -76,7 +72,7 @@ class FrontierKind(Kind[FrontierConfig, Experiment]):
         """See `Kind.plan`."""
         config, experiment = checked.config, checked.world
         packs = frontier_packs(config, experiment, device)
-        trainings = sum(isinstance(pack, TrainingJob) for pack in packs)
+        trainings = sum(isinstance(pack, Task) for pack in packs)
         attacks = sum(len(pack.ids) for pack in packs) - trainings
         table = experiment.table
         lines = {
@@ -85,7 +81,7 @@ class FrontierKind(Kind[FrontierConfig, Experiment]):
             "target": f"{target_name(experiment.spec)}, {training_words(config)}",
             "points": f"{len(config.points)}: {'; '.join(point.words for point in config.points)}",
             "trainings": f"{trainings}, {config.seeds} at each point",
-            "attacks": f"{attacks} on {config.initial.batches} clients of {config.initial.batch_size} rows: "
+            "attacks": f"{attacks} on {config.initial.batches} clients of {config.initial.batch_sizes[0]} rows: "
             f"{', '.join(config.attacks)}",
         }
         if games := game_packs(config, experiment):

@@ -1,10 +1,9 @@
 """The units of a frontier: trainings and attacks at every point."""
 
-import json
 import os
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -12,15 +11,16 @@ from typing import Any
 import torch
 
 from lightleak.experiments.campaign import UpdatePack, find_sizes, plan_packs
+from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment, target_name
 from lightleak.experiments.federation_config import NO_DEFENSE
 from lightleak.experiments.kinds.frontier.config import FrontierConfig
 from lightleak.experiments.kinds.frontier.points import Point
 from lightleak.experiments.kinds.updates.plan import plan_units
-from lightleak.experiments.pack import Pack
+from lightleak.experiments.pack import Pack, Place, Task
 from lightleak.experiments.row_facts import PRIVACY, release_facts
 from lightleak.experiments.training import one_training, prepare_training
-from lightleak.experiments.unit import Unit, kept_cells, unit_file, without_nan, write_whole
+from lightleak.experiments.unit import Unit, kept_cells
 from lightleak.experiments.whole_epochs import SeedEveryEpoch
 
 
@@ -34,7 +34,7 @@ def frontier_packs(
     packs: list[Pack] = []
     for point in config.points:
         packs += [UpdatePack(members, kept) for members in plan_packs(units[point.id], device, sizes)]
-        packs += [TrainingJob(config, point, index, experiment) for index in range(config.seeds)]
+        packs += [training_task(config, point, index, experiment) for index in range(config.seeds)]
     return packs
 
 
@@ -59,67 +59,44 @@ COST_OF_A_STEP = 750.0
 """Progress of one training step, relative to a row of an attack in one restart and step."""
 
 
-@dataclass(frozen=True)
-class TrainingJob(Pack):
-    """One training under one defense: a pack of one unit.
+def training_task(config: FrontierConfig, point: Point, index: int, experiment: Experiment) -> Task:
+    """Return one training under one defense; those of the same index share first weights and order of rows."""
+    passes, size = config.training.epochs, config.training.batch_size
+    if config.protocol.is_fedavg:
+        passes = config.protocol.rounds * config.protocol.local_epochs
+        size = config.protocol.local_batch_size or size
+    cost = COST_OF_A_STEP * passes * len(experiment.table.train) / size
+    unit = f"training-{point.id}-s{index}"
+    facts = {
+        "unit": unit,
+        **common_facts(config, experiment),
+        **point.facts(),
+        **release_facts(point.config, experiment.spec),
+        "attack": "none",
+        "source": "training",
+        "seed": config.training_seed(index),
+    }
+    return Task([unit], partial(_train, config.audit_at(point, index), experiment, facts, cost), cost)
 
-    Attributes:
-        config: the audit.
-        point: the defense and its strength.
-        index: number of the training; those of the same number share first weights and order of rows.
-        experiment: table, encoder and network.
-    """
 
-    config: FrontierConfig
-    point: Point
-    index: int
-    experiment: Experiment
-
-    @property
-    def ids(self) -> Sequence[str]:
-        """Its one unit."""
-        return [f"training-{self.point.id}-s{self.index}"]
-
-    @property
-    def cost(self) -> float:
-        """Steps of the training, in the measure of an attack's work."""
-        config = self.config
-        if config.protocol.is_fedavg:
-            passes = config.protocol.rounds * config.protocol.local_epochs
-            size = config.protocol.local_batch_size or config.training.batch_size
-        else:
-            passes, size = config.training.epochs, config.training.batch_size
-        return COST_OF_A_STEP * passes * len(self.experiment.table.train) / size
-
-    def run(self, folder: Path, device: torch.device, report: Callable[[float], None]) -> None:
-        """Train, test, and keep the row."""
-        config = self.config.audit_at(self.point, self.index)
-        prepared = prepare_training(config, self.experiment)
-        began = time.perf_counter()
-        with one_training(
-            config.training.trainer,
-            str(device),
-            config.rounds,
-            [*prepared.callbacks, SeedEveryEpoch(config.seed)],
-            lambda epochs: report(epochs * self.cost / config.rounds),
-        ) as trainer:
-            trainer.fit(prepared.model, datamodule=prepared.data)
-            seconds = time.perf_counter() - began
-            test = trainer.test(prepared.model, datamodule=prepared.data, verbose=False)[0]
-        row = {"unit": self.ids[0], **self._facts(), "accuracy": test["test/accuracy"], "auroc": test["test/auroc"]}
-        privacy = prepared.facts()
-        row |= {name: privacy[name] for name in PRIVACY if name in privacy}
-        write_whole(unit_file(folder, self.ids[0]), json.dumps(without_nan(row | {"seconds": seconds})))
-
-    def _facts(self) -> dict[str, Any]:
-        return {
-            **common_facts(self.config, self.experiment),
-            **self.point.facts(),
-            **release_facts(self.point.config, self.experiment.spec),
-            "attack": "none",
-            "source": "training",
-            "seed": self.config.training_seed(self.index),
-        }
+def _train(
+    config: AuditConfig, experiment: Experiment, facts: dict[str, Any], cost: float, at: Place
+) -> list[dict[str, Any]]:
+    """Train and test; return the row."""
+    prepared, began = prepare_training(config, experiment), time.perf_counter()
+    with one_training(
+        config.training.trainer,
+        str(at.device),
+        config.rounds,
+        [*prepared.callbacks, SeedEveryEpoch(config.seed)],
+        lambda epochs: at.report(epochs * cost / config.rounds),
+    ) as trainer:
+        trainer.fit(prepared.model, datamodule=prepared.data)
+        seconds = time.perf_counter() - began
+        test = trainer.test(prepared.model, datamodule=prepared.data, verbose=False)[0]
+    privacy = {name: value for name, value in prepared.facts().items() if name in PRIVACY}
+    scores = {"accuracy": test["test/accuracy"], "auroc": test["test/auroc"]}
+    return [{**facts, **scores, **privacy, "seconds": seconds}]
 
 
 def common_facts(config: FrontierConfig, experiment: Experiment) -> dict[str, Any]:
@@ -129,7 +106,7 @@ def common_facts(config: FrontierConfig, experiment: Experiment) -> dict[str, An
         "dataset": experiment.table.card.name,
         "target": target_name(experiment.spec),
         "protocol": config.protocol.name,
-        "batch_size": config.initial.batch_size * config.protocol.aggregate,
+        "batch_size": config.initial.batch_sizes[0] * config.protocol.aggregate,
         "training": training_words(config),
         "label_setting": config.labels,
     }

@@ -6,9 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from lightleak.core.records import to_json
 from lightleak.core.results import NONE
 from lightleak.experiments.terminal import Column, Lines
-from lightleak.experiments.unit import without_nan, write_whole
+from lightleak.experiments.unit import write_whole
 from lightleak.report.budget import budget
 from lightleak.report.format import DASH, percent, points
 from lightleak.report.intervals import Estimate
@@ -77,7 +78,7 @@ def write_frontier(folder: Path, rows: Sequence[dict[str, Any]]) -> None:
 def entry(frontier: Frontier) -> dict[str, Any]:
     """One frontier, JSON-ready."""
     row = frontier.first
-    known: dict[str, Any] = without_nan(
+    known: dict[str, Any] = to_json(
         {
             **{name: getattr(row, name) for name in ("dataset", "target", "protocol", "batch_size", "training")},
             "labels": row.label_setting,

@@ -9,16 +9,16 @@ from typing import Any
 
 import torch
 
-from lightleak.attacks.model_inversion import INVERSION_ATTACKS, FittedInversion, InversionAttack, Workplace
+from lightleak.attacks.model_inversion import INVERSION_ATTACKS, InversionAttack, Workplace
 from lightleak.core.class_samples import ClassSamples
 from lightleak.core.csv_text import csv_text
 from lightleak.core.errors import ObservationError, UsageError
+from lightleak.core.records import to_json
 from lightleak.core.released_model import ReleasedModel
 from lightleak.core.seeds import derive_seed
 from lightleak.data.column import Column
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.inversion_task import InversionTask
-from lightleak.data.schema import TableSchema
 from lightleak.experiments.attack_settings import name_and_settings, placed
 from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.kinds.released.judge import Judge
@@ -32,34 +32,14 @@ from lightleak.experiments.kinds.released.models import (
     prepare_world,
 )
 from lightleak.experiments.kinds.released.reference import PublicReference, compared_with_public
-from lightleak.experiments.kinds.released.rows import Facts, class_rows, entry, facts_of, overall_row
+from lightleak.experiments.kinds.released.rows import FittedAttack, Subject
 from lightleak.experiments.observed import named_captures
 from lightleak.experiments.pack import Pack
 from lightleak.experiments.took import Took
-from lightleak.experiments.unit import file_name, unit_file, without_nan, write_whole
+from lightleak.experiments.unit import file_name, unit_file, write_whole
 from lightleak.metrics.inversion.sdmetrics_scores import sdmetrics_scores
 from lightleak.targets import NetworkSpec
 from lightleak.targets.spec import is_differentiable
-
-
-@dataclass(frozen=True)
-class Subject:
-    """What is attacked.
-
-    Attributes:
-        seen: what the attacker holds.
-        judge: the truth; None where nobody knows it.
-        task: what the report says of the task, where the audit made it.
-    """
-
-    seen: ReleasedModel
-    judge: Judge | None
-    task: dict[str, Any] | None = None
-
-    @property
-    def label(self) -> Column:
-        """The label column."""
-        return TableSchema.from_dict(self.seen.encoder["schema"]).label
 
 
 @dataclass(frozen=True)
@@ -130,11 +110,8 @@ class AttackPack(Pack):
         place = folder / "generators" / file_name(f"{self.label}-{self.name or f's{self.seed}'}")
         at = Workplace(device, place, lambda fraction: report(fraction * len(self.ids)))
         fitted = attack.fit(subject.seen, derive_seed(self.seed, self.label), at)
-        judge, names = subject.judge, subject.label.categories
-        target = NetworkSpec.from_dict(subject.seen.network)
-        facts = facts_of(self.config, self.seed, self.label, target, attack, fitted, judge, names)
-        if self.setting:
-            facts = replace(facts, columns={**facts.columns, "setting": self.setting})
+        setting = self.setting or self.config.setting
+        made = FittedAttack(self.config, self.seed, self.label, setting, attack, fitted, subject)
         reference = PublicReference.of(subject.seen, attack.pseudo_labels)
         for search in self._searches:
             for k in self._evaluations:
@@ -142,26 +119,19 @@ class AttackPack(Pack):
                 if search not in fitted.searches:
                     write_whole(file, json.dumps([]))  # a baseline that searches nothing
                 elif not file.is_file():
-                    rows = list(self._evaluate(fitted, subject, reference, facts, search, k, folder))
-                    write_whole(file, json.dumps(without_nan(rows)))
+                    rows = list(self._evaluate(made, reference, search, k, folder))
+                    write_whole(file, json.dumps(to_json(rows)))
                 report(1.0)
         shutil.rmtree(place, ignore_errors=True)
 
     def _evaluate(
-        self,
-        fitted: FittedInversion,
-        subject: Subject,
-        reference: PublicReference,
-        facts: Facts,
-        search: str,
-        k: int,
-        folder: Path,
+        self, made: FittedAttack, reference: PublicReference, search: str, k: int, folder: Path
     ) -> Iterator[dict[str, Any]]:
-        unit, seed, label = self._unit(search, k), derive_seed(self.seed, "evaluation", k), subject.label
+        unit, seed = self._unit(search, k), derive_seed(self.seed, "evaluation", k)
+        fitted, judge = made.fitted, made.subject.judge
         labels = torch.tensor(list(fitted.classes)).repeat_interleave(self.config.samples.rows_per_class(search))
         with Took() as took:
             samples = fitted.generate(labels, seed, search)
-        names, judge = label.categories, subject.judge
         scores = None if judge is None else judge.score(samples, derive_seed(seed, "memorisation"))
         statistics, quality = None, {}
         if judge is not None and self.capture is None and search == "random":
@@ -172,14 +142,13 @@ class AttackPack(Pack):
             if self.config.samples.sdmetrics:
                 quality = sdmetrics_scores(judge.train, generated, judge.encoder.schema)
         if k == 0:
-            redact = bool(self.config.redact)
-            found = entry(facts, samples, names, fitted, scores, statistics, judge, subject.task, redact)
-            write_whole(folder / "inversion" / f"{unit}.json", json.dumps(without_nan(found)))
-            if not redact:
-                write_rows(folder, unit, samples, label, self.config.raw_csv)
+            found = made.entry(samples, scores, statistics)
+            write_whole(folder / "inversion" / f"{unit}.json", json.dumps(to_json(found)))
+            if not self.config.redact:
+                write_rows(folder, unit, samples, made.subject.label, self.config.raw_csv)
         public = compared_with_public(reference, fitted, samples, judge, seed)
-        yield overall_row(unit, facts, k, samples, scores, statistics, public) | quality | took.facts()
-        yield from class_rows(unit, facts, k, samples, names, scores)
+        yield made.overall_row(unit, k, samples, scores, statistics, public) | quality | took.facts()
+        yield from made.class_rows(unit, k, samples, scores)
 
     def _subject(self, folder: Path) -> Subject:
         if self.capture is not None:

@@ -10,12 +10,11 @@ from typing import Any
 
 import pandas as pd
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from lightleak.core.class_samples import ClassSamples
 from lightleak.core.errors import ObservationError
-from lightleak.core.stored import FILE_MODE, FOLDER_MODE, read_facts, read_tensors
+from lightleak.core.stored import FILE_MODE, FOLDER_MODE, read_facts, read_groups, write_groups
 from lightleak.data.datamodule import EVALUATION_BATCH_SIZE
 from lightleak.data.encoder import TableEncoder
 from lightleak.metrics.inversion.score import (
@@ -67,9 +66,9 @@ class Judge:
         encoder: the target's encoder, which is the evaluation models' too.
         train: private rows that target and evaluation model were trained on, with their class.
         test: private rows that no model was trained on, with their class.
-        unseen: private rows that the disjoint evaluation model alone was trained on; None in captures without one.
+        unseen: private rows that the disjoint evaluation model alone was trained on, with their class.
         models: scores of ``target``, ``evaluation`` and ``disjoint``.
-        disjoint: the evaluation model that shares no training row with the target; None in captures without one.
+        disjoint: the evaluation model that shares no training row with the target, in eval mode.
     """
 
     spec: NetworkSpec
@@ -77,21 +76,20 @@ class Judge:
     encoder: TableEncoder
     train: pd.DataFrame
     test: pd.DataFrame
-    unseen: pd.DataFrame | None
+    unseen: pd.DataFrame
     models: Mapping[str, ModelScores]
-    disjoint: nn.Module | None = None
+    disjoint: nn.Module
 
     @cached_property
     def private(self) -> PrivateRows:
         """The private rows, read once; held out is what neither target nor first evaluation model was trained on."""
-        held_out = self.test if self.unseen is None else pd.concat([self.test, self.unseen], ignore_index=True)
+        held_out = pd.concat([self.test, self.unseen], ignore_index=True)
         return PrivateRows.of(self.encoder.schema, self.train, held_out)
 
     def score(self, samples: ClassSamples, seed: int = 0) -> SampleScores:
         """Compare rows, class by class."""
         inputs = self.encoder.encode(samples.rows)
-        logits = logits_of(self.network, inputs)
-        second = None if self.disjoint is None else logits_of(self.disjoint, inputs)
+        logits, second = (logits_of(network, inputs) for network in (self.network, self.disjoint))
         return score_samples(samples.rows, samples.labels, logits, self.private, seed, disjoint=second)
 
     def statistics(self, rows: pd.DataFrame) -> SampleStatistics:
@@ -102,15 +100,9 @@ class Judge:
         """Write the truth into ``folder`` (created), readable by its owner only."""
         folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
         encoder, statistics = self.encoder.to_state()
-        groups = {"weights": self.network.state_dict(), "encoder": statistics}
-        if self.disjoint is not None:
-            groups["disjoint"] = self.disjoint.state_dict()
-        tensors = {
-            f"{group}/{name}": value.detach().cpu().clone().contiguous()
-            for group, named in groups.items()
-            for name, value in named.items()
-        }
-        save_file(tensors, folder / "tensors.safetensors")
+        weights, second = self.network.state_dict(), self.disjoint.state_dict()
+        groups = {"weights": weights, "disjoint": second, "encoder": statistics}
+        write_groups(folder / "tensors.safetensors", groups)
         facts = {
             "schema_version": SCHEMA_VERSION,
             "network": self.spec.to_dict(),
@@ -119,8 +111,7 @@ class Judge:
         }
         (folder / "facts.json").write_text(json.dumps(facts, indent=1))
         for name, rows in (("train", self.train), ("test", self.test), ("unseen", self.unseen)):
-            if rows is not None:
-                rows.to_parquet(folder / f"{name}.parquet", index=False)
+            rows.to_parquet(folder / f"{name}.parquet", index=False)
         for file in folder.iterdir():
             file.chmod(FILE_MODE)
 
@@ -132,28 +123,20 @@ class Judge:
             ObservationError: a file is missing or damaged.
         """
         facts = read_facts(folder / "facts.json", "truth of a released model", SCHEMA_VERSION)
-        groups: dict[str, dict[str, Tensor]] = {name: {} for name in _PARTS}
+        groups = read_groups(folder / "tensors.safetensors", _PARTS)
         try:
-            for key, tensor in read_tensors(folder / "tensors.safetensors").items():
-                group, _, name = key.partition("/")
-                groups[group][name] = tensor
             spec = NetworkSpec.from_dict(facts["network"])
-            network, disjoint = (_restore(spec, groups[name]) for name in ("weights", "disjoint"))
+            network, disjoint = (_restored(spec, groups[name]) for name in ("weights", "disjoint"))
             encoder = TableEncoder.from_state(facts["encoder"], groups["encoder"])
             models = {name: ModelScores(**scores) for name, scores in facts["models"].items()}
-            train, test = (pd.read_parquet(folder / f"{name}.parquet") for name in ("train", "test"))
-            unseen = None if disjoint is None else pd.read_parquet(folder / "unseen.parquet")
-            if network is None:
-                raise KeyError("weights")
+            train, test, unseen = (pd.read_parquet(folder / f"{name}.parquet") for name in ("train", "test", "unseen"))
         except (KeyError, TypeError, RuntimeError, OSError, ValueError) as error:
             raise ObservationError(f"{folder} does not hold the truth of a released model: {error}") from error
         return cls(spec, network, encoder, train, test, unseen, models, disjoint)
 
 
-def _restore(spec: NetworkSpec, weights: Mapping[str, Tensor]) -> nn.Module | None:
-    """The network in eval mode; None without weights, as of the second model in captures of older versions."""
-    if not weights:
-        return None
+def _restored(spec: NetworkSpec, weights: Mapping[str, Tensor]) -> nn.Module:
+    """The network in eval mode."""
     network = build_network(spec, seed=0)
     network.load_state_dict(weights)
     return network.requires_grad_(False).eval()

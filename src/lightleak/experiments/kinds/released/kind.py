@@ -74,10 +74,10 @@ class ReleasedKind(Kind[ReleasedConfig, None]):
             _keep_observations(config, folder)
         yield Stage(plan_attacks(config), "evaluations of attacks")
 
-    def captured(self, config: ReleasedConfig, root: Path, pass_over: bool = False) -> Captured:
+    def captured(self, config: ReleasedConfig, root: Path) -> Captured:
         """See `Kind.captured`."""
         packs = capture_packs(config, root)
-        return Captured(lambda folder, device: [Stage(packs, "evaluations of attacks")])
+        return Captured(lambda folder, engine: [Stage(packs, "evaluations of attacks")])
 
     def plan(self, checked: Checked[ReleasedConfig, None], device: torch.device) -> RunPlan:
         """See `Kind.plan`."""

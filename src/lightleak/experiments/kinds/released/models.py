@@ -13,7 +13,6 @@ import lightning
 import pandas as pd
 import torch
 from lightning.pytorch.callbacks import Callback, EarlyStopping
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
@@ -31,7 +30,7 @@ from lightleak.experiments.unit import unit_file, write_whole
 from lightleak.experiments.whole_epochs import SeedEveryEpoch
 from lightleak.targets import NETWORKS, NetworkSpec, build_network
 from lightleak.targets.boosted_trees import fit_boosted_trees
-from lightleak.targets.checkpoints import LastCheckpoint
+from lightleak.targets.checkpoints import LastCheckpoint, load_weights, save_weights
 from lightleak.targets.classifier import TabularClassifier
 
 
@@ -126,8 +125,7 @@ class ModelPack(Pack):
         place.mkdir(parents=True, exist_ok=True)
         network, epochs, seconds = train_model(self, world, place, device, report)
         scores = _scores(network, world, self.role, device, epochs, seconds)
-        state = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
-        save_file(state, place / "weights.safetensors")
+        save_weights(network, place / "weights.safetensors")
         write_whole(unit_file(folder, self.ids[0]), json.dumps(asdict(scores)))
         shutil.rmtree(place / "checkpoints", ignore_errors=True)
 
@@ -140,8 +138,7 @@ def model_folder(folder: Path, role: Role, seed: int) -> Path:
 def load_model(folder: Path, world: World, role: Role, seed: int) -> nn.Module:
     """A finished model, in eval mode."""
     network = build_network(world.target if role == "target" else world.evaluation, seed=0)
-    network.load_state_dict(load_file(model_folder(folder, role, seed) / "weights.safetensors"))
-    return network.requires_grad_(False).eval()
+    return load_weights(network, model_folder(folder, role, seed) / "weights.safetensors")
 
 
 def load_judge(folder: Path, world: World, seed: int) -> Judge:
@@ -173,27 +170,16 @@ def train_model(
         rows_of(world, part) for part in (own, own if pack.role == "disjoint" else world.task.private_validation)
     )
     seed, settings = derive_seed(pack.seed, pack.role), pack.config.training
-    clock = _Clock()
     if spec.name == "boosted_trees":
-        with clock:
-            network = fit_boosted_trees(
-                train.tensors[0],
-                train.tensors[1],
-                spec.n_classes,
-                seed,
-                spec.options,
-                (validation.tensors[0], validation.tensors[1]),
-            )
-        return network, 1, clock.seconds
+        began, rows, held = time.perf_counter(), train.tensors, validation.tensors
+        network = fit_boosted_trees(rows[0], rows[1], spec.n_classes, seed, spec.options, (held[0], held[1]))
+        return network, 1, time.perf_counter() - began
     module = TabularClassifier(spec, settings.optimizer, seed=derive_seed(seed, "weights"))
-    checkpoint = LastCheckpoint(place / "checkpoints")
+    checkpoint, clock = LastCheckpoint(place / "checkpoints"), _Clock()
     callbacks: list[Callback] = [
         SeedEveryEpoch(derive_seed(seed, "epochs")),
         EarlyStopping(
-            "train/loss",
-            min_delta=settings.min_delta,
-            patience=settings.patience,
-            check_on_train_epoch_end=True,
+            "train/loss", min_delta=settings.min_delta, patience=settings.patience, check_on_train_epoch_end=True
         ),
         clock,
         checkpoint,
@@ -240,20 +226,14 @@ class _Clock(Callback):
     """Seconds of training, also of the part before an interruption."""
 
     def __init__(self) -> None:
-        self.now = time.perf_counter
-        self.seconds, self._since = 0.0, self.now()
-
-    def __enter__(self) -> None:
-        self._since = self.now()
-
-    def __exit__(self, *_: object) -> None:
-        self.seconds += self.now() - self._since
+        self.seconds, self._since = 0.0, time.perf_counter()
 
     def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        self._since = self.now()
+        self._since = time.perf_counter()
 
     def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        self.seconds, self._since = self.seconds + self.now() - self._since, self.now()
+        now = time.perf_counter()
+        self.seconds, self._since = self.seconds + now - self._since, now
 
     def state_dict(self) -> dict[str, Any]:
         return {"seconds": self.seconds}

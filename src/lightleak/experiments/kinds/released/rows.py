@@ -2,11 +2,15 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import fmean
 from typing import Any
 
 from lightleak.attacks.model_inversion import FittedInversion, InversionAttack
 from lightleak.core.class_samples import ClassSamples
+from lightleak.core.released_model import ReleasedModel
+from lightleak.data.column import Column
+from lightleak.data.schema import TableSchema
 from lightleak.experiments.experiment import target_name
 from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.kinds.released.judge import Judge, fact_sheet
@@ -21,129 +25,156 @@ CURVE_POINTS = 500
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What all rows of one attack on one model share.
+class Subject:
+    """What is attacked.
 
     Attributes:
-        columns: their columns of results.json.
-        real: the evaluation model's accuracy on held-out private rows of each class, by name.
+        seen: what the attacker holds.
+        judge: the truth; None where nobody knows it.
+        task: what the report says of the task, where the audit made it.
     """
 
-    columns: Mapping[str, Any]
-    real: Mapping[str, float | None]
+    seen: ReleasedModel
+    judge: Judge | None
+    task: Mapping[str, Any] | None = None
+
+    @property
+    def label(self) -> Column:
+        """The label column."""
+        return TableSchema.from_dict(self.seen.encoder["schema"]).label
 
 
-def facts_of(
-    config: ReleasedConfig,
-    seed: int,
-    label: str,
-    target: NetworkSpec,
-    attack: InversionAttack,
-    fitted: FittedInversion,
-    judge: Judge | None,
-    names: Sequence[str],
-) -> Facts:
-    """What rows of one attack share; without a judge nothing is known of the models' accuracy.
+@dataclass(frozen=True)
+class FittedAttack:
+    """A fitted attack on one model: makes the rows and entries of its evaluations.
 
-    ``real_rows_accuracy`` is what attack accuracy is, a mean over the classes that are attacked, of held-out private
-    rows; ``real_rows_accuracy_pooled`` counts rows. Neither bounds an attack: made-up rows can be more typical.
+    Attributes:
+        config: the audit.
+        seed: root seed.
+        label: the attack's label in the config.
+        setting: name of the setting in results.
+        attack: the attack.
+        fitted: what it has learned.
+        subject: what is attacked.
     """
-    options = attack.options()
-    models = judge.models if judge is not None else {}
-    own, real, disjoint = (models.get(role) for role in ("target", "evaluation", "disjoint"))
-    columns = {
-        "kind": "released-model",
-        "protocol": "released",
-        "dataset": config.data.title,
-        "target": target_name(target),
-        "evaluation": None if judge is None else target_name(judge.spec),
-        "attack": attack.name,
-        "label": label,
-        "setting": config.setting,
-        "seed": seed,
-        "bridge": options.get("bridge"),
-        "real_rows_accuracy": None if real is None else real.mean_over(names, fitted.classes),
-        "real_rows_accuracy_pooled": None if real is None else real.test_accuracy,
-        "disjoint_real_rows_accuracy": None if disjoint is None else disjoint.mean_over(names, fitted.classes),
-        "target_test_accuracy": None if own is None else own.test_accuracy,
-        "target_train_accuracy": None if own is None else own.train_accuracy,
-        "fit_seconds": fitted.seconds,
-        "options": options,
-    }
-    return Facts(columns, {} if real is None else real.by_class)
 
+    config: ReleasedConfig
+    seed: int
+    label: str
+    setting: str
+    attack: InversionAttack
+    fitted: FittedInversion
+    subject: Subject
 
-def overall_row(
-    unit: str,
-    facts: Facts,
-    k: int,
-    samples: ClassSamples,
-    scores: SampleScores | None = None,
-    statistics: SampleStatistics | None = None,
-    public: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """The row of all classes together; without the truth it holds what an attacker knows.
+    @cached_property
+    def names(self) -> Sequence[str]:
+        """Names of the classes."""
+        return self.subject.label.categories
 
-    ``public`` is what `compared_with_public` found.
-    """
-    row = _row(unit, facts, k, samples, ALL, facts.columns["real_rows_accuracy"]) | {
-        "samples": len(samples.labels),
-        "inversion_loss": float(samples.loss.double().mean()),
-        "inversion_loss_searched": samples.details.get("loss_after"),
-        "inversion_loss_start": samples.details.get("loss_before"),
-        "seconds": samples.seconds,
-        "excluded_classes": len(samples.excluded),
-        "warnings": list(samples.warnings),
-        "shapes_score": None,
-        "pair_trends_score": None,
-    }
-    if scores is not None:
-        row |= scores.to_row()
-    row |= (statistics.to_row() if statistics is not None else {}) | dict(public or {})
-    return row | {f"over_public_{name}": _difference(row.get(name), row.get(f"public_{name}")) for name in MEASURES}
+    @cached_property
+    def shared(self) -> dict[str, Any]:
+        """What all rows share; without a judge nothing is known of the models' accuracy.
 
-
-def class_rows(
-    unit: str, facts: Facts, k: int, samples: ClassSamples, names: Sequence[str], scores: SampleScores | None = None
-) -> Iterator[dict[str, Any]]:
-    """One row for every class that was attacked."""
-    scored = {row["class"]: row for row in scores.class_rows()} if scores is not None else {}
-    for index in samples.labels.unique().tolist():
-        name, own = names[index], samples.labels == index
-        yield _row(unit, facts, k, samples, name, facts.real.get(name)) | {
-            "samples": int(own.sum()),
-            "inversion_loss": float(samples.loss[own].double().mean()),
-            **scored.get(name, {}),
+        ``real_rows_accuracy`` is what attack accuracy is, a mean over the classes that are attacked, of held-out
+        private rows; ``real_rows_accuracy_pooled`` counts rows. Neither bounds an attack: made-up rows can be more
+        typical.
+        """
+        judge, options, classes = self.subject.judge, self.attack.options(), self.fitted.classes
+        models = judge.models if judge is not None else {}
+        own, real, disjoint = (models.get(role) for role in ("target", "evaluation", "disjoint"))
+        return {
+            "kind": "released-model",
+            "protocol": "released",
+            "dataset": self.config.data.title,
+            "target": target_name(NetworkSpec.from_dict(self.subject.seen.network)),
+            "evaluation": None if judge is None else target_name(judge.spec),
+            "attack": self.attack.name,
+            "label": self.label,
+            "setting": self.setting,
+            "seed": self.seed,
+            "bridge": options.get("bridge"),
+            "real_rows_accuracy": None if real is None else real.mean_over(self.names, classes),
+            "real_rows_accuracy_pooled": None if real is None else real.test_accuracy,
+            "disjoint_real_rows_accuracy": None if disjoint is None else disjoint.mean_over(self.names, classes),
+            "target_test_accuracy": None if own is None else own.test_accuracy,
+            "target_train_accuracy": None if own is None else own.train_accuracy,
+            "fit_seconds": self.fitted.seconds,
+            "options": options,
         }
 
+    def overall_row(
+        self,
+        unit: str,
+        k: int,
+        samples: ClassSamples,
+        scores: SampleScores | None,
+        statistics: SampleStatistics | None,
+        public: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """The row of all classes together; without the truth it holds what an attacker knows.
 
-def entry(
-    facts: Facts,
-    samples: ClassSamples,
-    names: Sequence[str],
-    fitted: FittedInversion,
-    scores: SampleScores | None = None,
-    statistics: SampleStatistics | None = None,
-    judge: Judge | None = None,
-    task: Mapping[str, Any] | None = None,
-    redact: bool = False,
-) -> dict[str, Any]:
-    """What the report shows of one attack and search besides the rows of results.json; see the report's reader."""
-    keys = ("label", "attack", "setting", "seed", "dataset")
-    found: dict[str, Any] = {key: facts.columns[key] for key in keys} | {"latent_search": samples.search}
-    found["losses"] = thinned(fitted.losses)
-    found["pseudo_labels"] = [{**one, "class": names[one["class"]]} for one in fitted.pseudo_labels]
-    if scores is not None:
-        found |= scores.to_dict()
-        if redact:
-            found["nearest"] = [{key: one[key] for key in ("class", "distance")} for one in found["nearest"]]
-    if statistics is not None:
-        found |= statistics.to_dict()
-    if judge is not None:
-        found |= {f"{role}_scores": fact_sheet(scores) for role, scores in judge.models.items()}
-    if task is not None:
-        found["task"] = dict(task)
-    return found
+        ``public`` is what `compared_with_public` found.
+        """
+        row = self._row(unit, k, samples, ALL, self.shared["real_rows_accuracy"]) | {
+            "samples": len(samples.labels),
+            "inversion_loss": float(samples.loss.double().mean()),
+            "inversion_loss_searched": samples.details.get("loss_after"),
+            "inversion_loss_start": samples.details.get("loss_before"),
+            "seconds": samples.seconds,
+            "excluded_classes": len(samples.excluded),
+            "warnings": list(samples.warnings),
+            "shapes_score": None,
+            "pair_trends_score": None,
+        }
+        for found in (scores, statistics):
+            row |= {} if found is None else found.to_row()
+        row |= public
+        return row | {f"over_public_{name}": _difference(row.get(name), row.get(f"public_{name}")) for name in MEASURES}
+
+    def class_rows(
+        self, unit: str, k: int, samples: ClassSamples, scores: SampleScores | None
+    ) -> Iterator[dict[str, Any]]:
+        """One row for every class that was attacked."""
+        judge = self.subject.judge
+        real = {} if judge is None else judge.models["evaluation"].by_class
+        scored = {row["class"]: row for row in scores.class_rows()} if scores is not None else {}
+        for index in samples.labels.unique().tolist():
+            name, own = self.names[index], samples.labels == index
+            yield self._row(unit, k, samples, name, real.get(name)) | {
+                "samples": int(own.sum()),
+                "inversion_loss": float(samples.loss[own].double().mean()),
+                **scored.get(name, {}),
+            }
+
+    def _row(self, unit: str, k: int, samples: ClassSamples, name: str, real: float | None) -> dict[str, Any]:
+        return {
+            "unit": unit if name == ALL else f"{unit}-{name}",
+            **self.shared,
+            "evaluation_index": k,
+            "latent_search": samples.search,
+            "class": name,
+            "real_rows_accuracy_class": real,
+            "threat_model": samples.threat_model,
+            "threat": None if samples.threat is None else samples.threat.to_dict(),
+        }
+
+    def entry(
+        self, samples: ClassSamples, scores: SampleScores | None, statistics: SampleStatistics | None
+    ) -> dict[str, Any]:
+        """What the report shows of a search besides the rows of results.json; see the report's reader."""
+        keys = ("label", "attack", "setting", "seed", "dataset")
+        found: dict[str, Any] = {key: self.shared[key] for key in keys} | {"latent_search": samples.search}
+        found["losses"] = thinned(self.fitted.losses)
+        found["pseudo_labels"] = [{**one, "class": self.names[one["class"]]} for one in self.fitted.pseudo_labels]
+        if scores is not None:
+            found |= scores.to_dict()
+            if self.config.redact:
+                found["nearest"] = [{key: one[key] for key in ("class", "distance")} for one in found["nearest"]]
+        if statistics is not None:
+            found |= statistics.to_dict()
+        if self.subject.judge is not None:
+            found |= {f"{role}_scores": fact_sheet(one) for role, one in self.subject.judge.models.items()}
+        return found | ({} if self.subject.task is None else {"task": dict(self.subject.task)})
 
 
 def thinned(losses: Mapping[str, Sequence[float]], most: int = CURVE_POINTS) -> dict[str, list[float]]:
@@ -159,16 +190,3 @@ def thinned(losses: Mapping[str, Sequence[float]], most: int = CURVE_POINTS) -> 
 
 def _difference(value: float | None, public: float | None) -> float | None:
     return None if value is None or public is None else value - public
-
-
-def _row(unit: str, facts: Facts, k: int, samples: ClassSamples, name: str, real: float | None) -> dict[str, Any]:
-    return {
-        "unit": unit if name == ALL else f"{unit}-{name}",
-        **facts.columns,
-        "evaluation_index": k,
-        "latent_search": samples.search,
-        "class": name,
-        "real_rows_accuracy_class": real,
-        "threat_model": samples.threat_model,
-        "threat": None if samples.threat is None else samples.threat.to_dict(),
-    }

@@ -86,9 +86,9 @@ class UpdatesKind(Kind[AuditConfig, Experiment]):
         yield attack_stage(units, config, folder, engine.device)
         write_people(config, experiment, units, folder)
 
-    def captured(self, config: AuditConfig, root: Path, pass_over: bool = False) -> Captured:
+    def captured(self, config: AuditConfig, root: Path) -> Captured:
         """See `Kind.captured`."""
-        return check_units(config, stored_units(config, root), pass_over)
+        return check_units(config, stored_units(config, root))
 
     def plan(self, checked: Checked[AuditConfig, Experiment], device: torch.device) -> RunPlan:
         """See `Kind.plan`."""
@@ -153,8 +153,8 @@ def check_units(
     people = captured_people(units, table, config.seed)
     whole = [attack for attack in config.attacks if is_whole and attack not in left_out]
 
-    def stages(folder: Path, device: torch.device) -> Iterator[Stage]:
-        yield attack_stage(units, config, folder, device)
+    def stages(folder: Path, engine: Engine) -> Iterator[Stage]:
+        yield attack_stage(units, config, folder, engine.device)
         if people is not None:
             write_captured_people(config, units, folder, people, whole)
 

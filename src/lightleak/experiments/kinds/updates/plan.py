@@ -132,7 +132,7 @@ def capture_facts(update: ClientUpdate, index: int) -> dict[str, Any]:
 
 def fresh_clients(config: AuditConfig, experiment: Experiment) -> FreshClients | FreshFedAvgClients:
     """Clients of the audit that are attacked against the untrained network."""
-    people, spec, defense = experiment.population(), experiment.spec, client_defense(config, experiment)
+    people, spec, defense = experiment.population, experiment.spec, client_defense(config, experiment)
     if config.protocol.is_fedavg:
         assert defense is None or isinstance(defense, UpdateDefense)  # `AuditConfig` refuses others
         sharing = label_sharing(config)

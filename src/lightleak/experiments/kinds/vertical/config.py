@@ -8,11 +8,7 @@ from lightleak.core.errors import UsageError
 from lightleak.core.parties import ADVERSARIES, Adversary
 from lightleak.data.property import Property
 from lightleak.experiments.config import TableSource
-from lightleak.experiments.settings import (
-    RunConfig,
-    labeled_settings,
-    write_out_seeds,
-)
+from lightleak.experiments.settings import RunConfig, write_out_seeds
 from lightleak.targets.optimizers import OptimizerConfig
 
 OWN_COLUMNS = "aia_raw_adjusted"
@@ -218,7 +214,5 @@ class VerticalConfig(RunConfig):
     @classmethod
     def write_out(cls, tree: dict[str, Any]) -> None:
         """See `RunConfig.write_out`."""
-        if "defenses" in tree:
-            tree["defenses"] = labeled_settings("defenses", tree["defenses"], "defense")
         super().write_out(tree)
         write_out_seeds(tree)

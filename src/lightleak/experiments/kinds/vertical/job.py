@@ -21,6 +21,7 @@ from lightleak.core.errors import UsageError
 from lightleak.core.ground_truth import PropertyTruth
 from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults, VerticalFacts
 from lightleak.core.parties import Adversary, Kind
+from lightleak.core.records import to_json
 from lightleak.core.seeds import derive_seed
 from lightleak.core.stored import DAMAGED, set_aside
 from lightleak.data.property import Property
@@ -33,7 +34,7 @@ from lightleak.experiments.kinds.vertical.world import World, draw_auxiliary, pr
 from lightleak.experiments.pack import Pack
 from lightleak.experiments.took import Took
 from lightleak.experiments.training import one_training
-from lightleak.experiments.unit import file_name, unit_file, without_nan, write_whole
+from lightleak.experiments.unit import file_name, unit_file, write_whole
 from lightleak.targets.split import SplitClassifier, SplitSpec
 
 Report = Callable[[float], None]
@@ -115,7 +116,7 @@ class Job(Pack):
                 variant = done.augmentation.describe() if label == attack.name else label
                 names = {"label": label, "variant": variant, **took.facts()}
                 row = estimate_row(unit, attack, found, seen, done.truth, defense) | facts | names
-                write_whole(unit_file(folder, unit), json.dumps(without_nan(row)))
+                write_whole(unit_file(folder, unit), json.dumps(to_json(row)))
         shutil.rmtree(spill, ignore_errors=True)
 
     def train(self, device: torch.device, report: Report, spill: Path | None = None) -> "Trained":
@@ -213,7 +214,7 @@ class Job(Pack):
     def _keep_norms(self, folder: Path, seen: IntermediateResults, truth: PropertyTruth, facts: dict[str, Any]) -> None:
         common = {key: facts[key] for key in ("dataset", "defense", "seed")} | {"variant": self.who}
         entries = [entry | common for entry in norm_entries(seen, truth)]
-        write_whole(self._norm_file(folder, seen.facts.epoch), json.dumps(without_nan(entries)))
+        write_whole(self._norm_file(folder, seen.facts.epoch), json.dumps(to_json(entries)))
 
     def _norm_file(self, folder: Path, epoch: int) -> Path:
         return folder / "norms" / f"{self._name}-e{epoch:03d}.json"
@@ -284,15 +285,8 @@ def observation_of(
     results: Mapping[Kind, Tensor],
 ) -> IntermediateResults:
     """What an adversary holds after an epoch: what was exchanged, its own columns and, as the active party, labels."""
-    own = world.rows_of(ids, world.arrangement.adversary)
-    labels = world.labels_of(ids) if adversary == "C1" else None
-    return IntermediateResults(adversary, ids, results, auxiliary, facts_of(config, world, epoch), own, labels)
-
-
-def facts_of(config: VerticalConfig, world: World, epoch: int) -> VerticalFacts:
-    """What every party knows of a training."""
     at = world.arrangement
-    return VerticalFacts(
+    facts = VerticalFacts(
         n_parties=len(at.columns),
         adversary_party=at.adversary,
         victim_party=at.victim,
@@ -302,6 +296,8 @@ def facts_of(config: VerticalConfig, world: World, epoch: int) -> VerticalFacts:
         batch_size=config.training.batch_size,
         n_classes=world.n_classes,
     )
+    labels = world.labels_of(ids) if adversary == "C1" else None
+    return IntermediateResults(adversary, ids, results, auxiliary, facts, world.rows_of(ids, at.adversary), labels)
 
 
 def attack_named(label: str, options: Mapping[str, Any]) -> PropertyAttack:

@@ -1,8 +1,8 @@
 """``kind: vertical``: vertical federated learning is trained, and its parties infer properties."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,12 +27,12 @@ from lightleak.experiments.kinds.vertical.rows import beside_own_columns, estima
 from lightleak.experiments.kinds.vertical.summary import vertical_tables
 from lightleak.experiments.kinds.vertical.world import World, draw_auxiliary, prepare_world
 from lightleak.experiments.observed import named_captures
-from lightleak.experiments.pack import Pack
+from lightleak.experiments.pack import Place, Task
 from lightleak.experiments.probe import Estimate, Probed, RunPlan, measure_pack
 from lightleak.experiments.terminal import Lines
 from lightleak.experiments.took import Took
 from lightleak.experiments.training import check_trainer
-from lightleak.experiments.unit import file_name, unit_file, without_nan, write_whole
+from lightleak.experiments.unit import file_name, write_whole
 from lightleak.targets.trainer import quiet_lightning
 
 
@@ -68,10 +68,10 @@ class VerticalKind(Kind[VerticalConfig, None]):
             job.forget_damaged(folder)
         yield Stage(jobs, "attacks in split trainings")
 
-    def captured(self, config: VerticalConfig, root: Path, pass_over: bool = False) -> Captured:
+    def captured(self, config: VerticalConfig, root: Path) -> Captured:
         """See `Kind.captured`."""
         packs = capture_packs(config, root)
-        return Captured(lambda folder, device: [Stage(packs, "attacks")])
+        return Captured(lambda folder, engine: [Stage(packs, "attacks")])
 
     def plan(self, checked: Checked[VerticalConfig, None], device: torch.device) -> RunPlan:
         """See `Kind.plan`."""
@@ -146,51 +146,7 @@ def _probe(config: VerticalConfig, jobs: Sequence[Job], device: torch.device, se
     return Probed([found])
 
 
-@dataclass(frozen=True)
-class CapturePack(Pack):
-    """One attack on one capture.
-
-    Attributes:
-        config: the attacks.
-        label: the attack's label in the config.
-        name: of the capture, unique among those that are attacked.
-        path: its folder.
-    """
-
-    config: VerticalConfig
-    label: str
-    name: str
-    path: Path
-
-    @property
-    def ids(self) -> Sequence[str]:
-        """Its one unit."""
-        return [file_name(f"{self.label}-{self.name}")]
-
-    @property
-    def cost(self) -> float:
-        """Counts as one."""
-        return 1.0
-
-    def inputs(self, folder: Path) -> Mapping[str, Path]:
-        """See `Pack.inputs`."""
-        return {"capture": self.path}
-
-    def run(self, folder: Path, device: torch.device, report: Callable[[float], None]) -> None:
-        """Attack, and keep the row."""
-        seen, truth = load_capture(folder / "capture")
-        attack, root = attack_named(self.label, self.config.attacks[self.label]), self.config.seeds[0]
-        seed = derive_seed(root, self.label, seen.auxiliary.property_name, seen.adversary)
-        with Took() as took:
-            found = attack.run(seen, seed, device)
-        row = estimate_row(self.ids[0], attack, found, seen, truth) | took.facts()
-        facts = {"label": self.label, "variant": self.label, "defense": None, "seed": root}
-        facts |= {"dataset": self.config.data.title, "capture": self.name}
-        write_whole(unit_file(folder, self.ids[0]), json.dumps(without_nan(row | facts)))
-        report(self.cost)
-
-
-def capture_packs(config: VerticalConfig, root: Path) -> list[CapturePack]:
+def capture_packs(config: VerticalConfig, root: Path) -> list[Task]:
     """Every attack on every capture below ``root``, checked.
 
     Raises:
@@ -205,8 +161,21 @@ def capture_packs(config: VerticalConfig, root: Path) -> list[CapturePack]:
             if label == OWN_COLUMNS and seen.features is None:  # the null needs the adversary's own columns
                 continue
             attack.check(seen)
-            packs.append(CapturePack(config, label, name, path))
+            unit = file_name(f"{label}-{name}")
+            packs.append(Task([unit], partial(_attack_capture, config, label, name, unit), reads={"capture": path}))
     return packs
+
+
+def _attack_capture(config: VerticalConfig, label: str, name: str, unit: str, at: Place) -> Rows:
+    seen, truth = load_capture(at.folder / "capture")
+    attack, root = attack_named(label, config.attacks[label]), config.seeds[0]
+    seed = derive_seed(root, label, seen.auxiliary.property_name, seen.adversary)
+    with Took() as took:
+        found = attack.run(seen, seed, at.device)
+    row = estimate_row(unit, attack, found, seen, truth) | took.facts()
+    at.report(1.0)
+    facts = {"label": label, "variant": label, "defense": None, "seed": root}
+    return [row | facts | {"dataset": config.data.title, "capture": name}]
 
 
 def load_capture(folder: Path) -> tuple[IntermediateResults, PropertyTruth | None]:
