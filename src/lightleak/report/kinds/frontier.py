@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from lightleak.core.guarantee import most_often_right
 from lightleak.core.results import NONE, FrontierRow
 from lightleak.core.threat_model import Aim
 from lightleak.report.charts import ends_of, series_style
@@ -11,6 +12,7 @@ from lightleak.report.format import (
     attack_title,
     capital,
     joined,
+    of_hundred,
     percent,
     points,
 )
@@ -166,7 +168,7 @@ def _table(frontier: Frontier) -> Table:
     accuracy, cells = (lambda point, of=of: None if point is frontier.none else of(point) for of in changes)
     columns: list[Column[Point]] = [
         Column("Defense", _name),
-        Column("Epsilon, training", lambda point: guarantee(point.granted("epsilon")), optional=True),
+        Column("Epsilon, training", _epsilon, optional=True),
         Column("Epsilon, one update", lambda point: guarantee(point.granted("release_epsilon")), optional=True),
         Column("Accuracy", lambda point: interval_cell(point.accuracy, change=accuracy(point))),
         Column("AUROC", lambda point: f"{point.auroc.mean:.3f}" if point.auroc else DASH),
@@ -188,6 +190,14 @@ def _name(point: Point) -> Cell:
     row = point.first
     option = (row.defense_option or "strength").replace("_", " ")
     return Cell(curve_title(row.curve), () if row.defense_strength is None else (f"{option} {row.defense_strength:g}",))
+
+
+def _epsilon(point: Point) -> Cell:
+    """Epsilon of the training, and how often at most anyone can tell whether a record was used in it."""
+    epsilon = point.granted("epsilon")
+    if epsilon is None:
+        return Cell(DASH)
+    return Cell(guarantee(epsilon), (f"{of_hundred(most_often_right(epsilon, point.granted('delta')))} of 100",))
 
 
 def _strongest(point: Point) -> str:
