@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from lightleak.core.people import Group, People, Rate, Risk
+from lightleak.report.blocks import Block, Cell, Column, Figure, Heading, Legend, Section, Table
 from lightleak.report.charts import BASELINE_STYLE, SHARES, VALIDATION_STYLE, legend_mark, series_style
 from lightleak.report.format import DASH, attack_title, count, counted, duration, joined, of_hundred
 from lightleak.report.intervals import Estimate
-from lightleak.report.page import Block, Cell, Column, Figure, Heading, Legend, Section, Table, fill, table_of
+from lightleak.report.page import fill, table_of
 from lightleak.report.plot.axis import axis
 from lightleak.report.plot.chart import Line, Plot, Rule, draw
 from lightleak.report.read import Run
