@@ -22,8 +22,8 @@ from lightleak.experiments.probe import Probed, RunPlan
 from lightleak.experiments.settings import RunConfig
 from lightleak.experiments.terminal import Column, Lines, percent
 from lightleak.experiments.unit import unit_file, write_whole
+from lightleak.report.blocks import Page, Section
 from lightleak.report.format import percent as share
-from lightleak.report.page import Page, Section
 from lightleak.report.read import Run
 
 

@@ -12,7 +12,7 @@ from lightleak.report.charts import (
     Series,
     bar_chart,
     legend_mark,
-    line_chart,
+    line_figure,
     pair_chart,
     series_style,
     spread,
@@ -53,7 +53,8 @@ def test_pairs_are_well_formed_and_stay_in_the_plot(name, rows, stacked) -> None
 
 @given(st.lists(st.tuples(st.floats(0, 1), ESTIMATES), max_size=6))
 def test_lines_are_well_formed_and_stay_in_the_plot(points) -> None:
-    drawing = line_chart(HOSTILE, [Series(HOSTILE, tuple(points), series_style(0))], [(0.5, HOSTILE)], HOSTILE)
+    lines = [Series(HOSTILE, tuple(points), series_style(0))]
+    drawing = line_figure(HOSTILE, lines, [(0.5, HOSTILE)], HOSTILE).drawing
     root = ET.fromstring(drawing)
     assert len([node for node in root.iter("svg") if node.get("class") == "point s0"]) == len(points)
     assert len([node for node in root.iter() if node.get("class") == "link"]) == (len(points) > 1)
@@ -73,7 +74,9 @@ def test_higher_values_stand_higher() -> None:
     points = ((0.1, Estimate(0.2)), (0.9, Estimate(0.8)))
     (link,) = [
         node
-        for node in ET.fromstring(line_chart("n", [Series("a", points, series_style(0))], [], "x")).iter("line")
+        for node in ET.fromstring(line_figure("n", [Series("a", points, series_style(0))], [], "x").drawing).iter(
+            "line"
+        )
         if node.get("class") == "link"
     ]
     assert float(link.attrib["y2"]) < float(link.attrib["y1"])

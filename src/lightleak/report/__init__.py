@@ -1,7 +1,7 @@
 """From a run folder to one self-contained HTML file that a data-protection officer can read.
 
 How a report is made: `read.load_runs` gives typed rows (`core.results`), `compare` groups them, ``sections/`` and one
-module of ``kinds/`` make a `page.Page` of them, and `page.render` draws it with the one template.
+module of ``kinds/`` make a `blocks.Page` of them, and `page.render` draws it with the one template.
 
 How to add a kind of run, ``kinds/NAME.py``, listed in `kinds.MODULES`:
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from lightleak.report.blocks import Figure, Legend
 from lightleak.report.format import interval, percent
 from lightleak.report.intervals import Estimate
-from lightleak.report.page import Figure, Legend
 from lightleak.report.plot.axis import Axis, axis
 from lightleak.report.plot.chart import Bars, Line, Mark, Plot, Points, Row, Rule, draw, legend_key
 from lightleak.report.plot.chart import Style as Style
@@ -84,30 +84,14 @@ class EstimateRow:
 def bar_chart(name: str, bars: Sequence[EstimateRow], baseline: Estimate | None) -> Markup:
     """Horizontal bars in [0, 1] with intervals; the baseline is a dashed line through all of them."""
     marks = [
-        Mark(bar.value.mean, row, bar.style, x_ends=ends_of(bar.value), label=percent(bar.value.mean))
+        Mark(bar.value.mean, row, bar.style, x_ends=bar.value.ends, label=percent(bar.value.mean))
         for row, bar in enumerate(bars)
     ]
     rules = []
     if baseline is not None:
         label = f"guessing {percent(baseline.mean)}"
-        rules.append(Rule(baseline.mean, "guess", label, ends=ends_of(baseline)))
+        rules.append(Rule(baseline.mean, "guess", label, ends=baseline.ends))
     return draw(Plot(name, SHARES, [Row(bar.label) for bar in bars], [Bars(marks)], rules))
-
-
-def line_chart(name: str, series: Sequence[Series], ticks: Sequence[tuple[float, str]], x_title: str) -> Markup:
-    """Lines of fractions over positions along x, each point with its interval; ``ticks`` are (position, label)."""
-    layers: list[Line | Points] = []
-    for index, one in enumerate(series):
-        dx = DODGE * (index - (len(series) - 1) / 2)
-        marks = [
-            Mark(x, value.mean, one.style, estimate_words(one.label, value), y_ends=ends_of(value))
-            for x, value in one.points
-        ]
-        layers += [
-            Line([(x, value.mean) for x, value in one.points], "link", one.style.css, dx=dx),
-            Points(marks, dx=dx),
-        ]
-    return draw(Plot(name, Axis(0.0, 1.0, tuple(ticks), title=x_title), SHARES, layers, grid="y", height=250))
 
 
 def line_figure(
@@ -118,9 +102,19 @@ def line_figure(
     title: str = "",
     caption: str = "",
 ) -> Figure:
-    """Draw lines with their legend; see `line_chart`."""
+    """Draw lines of fractions over positions along x, each point with its interval; ``ticks`` are (position, label)."""
+    layers: list[Line | Points] = []
+    for index, one in enumerate(series):
+        dx = DODGE * (index - (len(series) - 1) / 2)
+        marks = [
+            Mark(x, value.mean, one.style, estimate_words(one.label, value), y_ends=value.ends)
+            for x, value in one.points
+        ]
+        line = Line([(x, value.mean) for x, value in one.points], "link", one.style.css, dx=dx)
+        layers += [line, Points(marks, dx=dx)]
+    plot = Plot(name, Axis(0.0, 1.0, tuple(ticks), title=x_title), SHARES, layers, grid="y", height=250)
     legend = Legend(tuple((legend_mark(one.style), one.label) for one in series))
-    return Figure(line_chart(name, series, ticks, x_title), title, caption, legend)
+    return Figure(draw(plot), title, caption, legend)
 
 
 def pair_chart(name: str, pairs: Sequence[Pair], start_label: str, end_label: str, stacked: bool = False) -> Markup:
@@ -153,7 +147,7 @@ def estimate_chart(name: str, rows: Sequence[EstimateRow], rules: Sequence[Rule]
             )
         )
         hover = estimate_words(row.label, row.value)
-        mark = Mark(row.value.mean, index, row.style, hover, x_ends=ends_of(row.value))
+        mark = Mark(row.value.mean, index, row.style, hover, x_ends=row.value.ends)
         layers.append(Points([mark], css="", interval="spread"))
     return draw(Plot(name, x, [Row(row.label, row.note, row.heading) for row in rows], layers, rules))
 
@@ -168,11 +162,6 @@ def share_axis(values: Iterable[float | None], title: str = "") -> Axis:
     """The axis of shares with round ends, which stays within 0% and 100%; unknown values are ignored."""
     known = [min(max(value, 0.0), 1.0) for value in values if value is not None]
     return axis(known, ends="round", percent=not title, title=title)
-
-
-def ends_of(value: Estimate) -> tuple[float | None, float | None]:
-    """The interval of an estimate, as a mark takes it."""
-    return value.low, value.high
 
 
 def spread(values: Sequence[float], margin: float = 0.05) -> list[float]:

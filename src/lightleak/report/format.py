@@ -17,16 +17,6 @@ SMALLEST_SHOWN = 0.0005
 SMALLEST_LOSS = 0.005
 """Two decimals would show a loss below it as 0.00."""
 
-METRICS = {
-    "cell_accuracy": "Cells",
-    "categorical_accuracy": "Categories",
-    "numerical_accuracy": "Numbers",
-    "exact_match_rate": "Whole rows exact",
-    "certified_share": "Rows proven",
-    "rmse": "Error (RMSE)",
-    "label_count_error": "Wrong labels",
-    "seconds": "Seconds",
-}
 _DEFENSES = {"dp_sgd": "DP-SGD"}
 _PROTOCOLS = {"fedsgd": "FedSGD", "fedavg": "FedAvg"}
 _LABELS = {

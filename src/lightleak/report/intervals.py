@@ -43,6 +43,11 @@ class Estimate:
         return self.low is not None and self.high is not None
 
     @property
+    def ends(self) -> tuple[float | None, float | None]:
+        """Both ends of the interval."""
+        return self.low, self.high
+
+    @property
     def is_above(self) -> bool:
         """Whether the whole interval lies above 0."""
         return self.low is not None and self.low > 0

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from lightleak.core.results import ValueRow
 from lightleak.core.summary import CONFIDENCE
+from lightleak.report.blocks import Cell, Column, Page, Section, Table
 from lightleak.report.compare import by_key
 from lightleak.report.format import DASH, percent
-from lightleak.report.page import Cell, Column, Page, Section, Table, fill, folded, render, table_of, write
+from lightleak.report.page import fill, folded, render, table_of, write
 from lightleak.reproductions.comparison import RULE
 from lightleak.reproductions.paper.values import PaperTable
 from lightleak.reproductions.status import Status, TableStatus, difference, verdict

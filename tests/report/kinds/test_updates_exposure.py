@@ -45,22 +45,6 @@ def test_moments_and_sizes_stand_apart(plain) -> None:
     ]
 
 
-def test_attacks_that_no_other_surpassed_lead(plain) -> None:
-    assert [one.leading for one in exposures(load_run(plain(attacks=ATTACKS, batch_sizes=(8, 128))))] == [
-        ("audit_max",),
-        ("audit_max",),
-    ]
-    (tied,) = exposures(load_run(plain(attacks=ATTACKS, batch_sizes=(128,), extra={"cell_accuracy": 0.5})))
-    assert tied.leading == (
-        "tableak",
-        "inverting_gradients",
-        "audit_max",
-    )  # of values; whole rows only the last one got
-    everything = dict.fromkeys(("exact_match_rate", "cell_accuracy"), 1.0)
-    (done,) = exposures(load_run(plain(attacks=("tableak",), extra=everything)))
-    assert done.leading == ()
-
-
 @pytest.mark.parametrize(("kept", "helps"), [(0.3, True), (1.0, False), (1.2, False)])
 def test_a_defense_helps_where_the_interval_says_so(plain, defended, kept: float, helps: bool) -> None:
     first = plain()

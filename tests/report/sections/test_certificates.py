@@ -2,8 +2,8 @@
 
 import json
 
+from lightleak.report.blocks import Table
 from lightleak.report.kinds.updates_groups import compare
-from lightleak.report.page import Table
 from lightleak.report.read import load_run
 from lightleak.report.sections.certificates import certificates_section
 

@@ -1,6 +1,6 @@
 """Two marks on a line by name."""
 
-from lightleak.report.page import Figure
+from lightleak.report.blocks import Figure
 from lightleak.report.sections.columns import MOST_DRAWN, gains, pairs_by_name
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightleak.core.errors import UsageError
-from lightleak.report.page import Details, Panels, Table
+from lightleak.report.blocks import Details, Panels, Table
 from lightleak.report.read import Run
 from lightleak.report.sections.norms import NormEntry, density_chart, norm_entries, norms_section
 

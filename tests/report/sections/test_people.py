@@ -10,7 +10,8 @@ import pytest
 from lightleak.core.people import Group, Links, Means, People, Point, Rate, Risk, Sharing
 from lightleak.core.records import write_record
 from lightleak.report import build_report
-from lightleak.report.page import Page, render
+from lightleak.report.blocks import Page
+from lightleak.report.page import render
 from lightleak.report.read import load_run
 from lightleak.report.sections.exposed import MOST_PEOPLE, most_exposed
 from lightleak.report.sections.people import FEWEST, people_section, risk_lines, strongest, worst_group

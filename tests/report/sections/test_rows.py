@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lightleak.report.blocks import Table
 from lightleak.report.kinds.updates_groups import attacks, compare, proven_share, strongest_first
-from lightleak.report.page import Table
 from lightleak.report.read import Run, load_run
 from lightleak.report.sections.rows import MOST_ROWS, SHADES, Batch, confidence, rows_section, shade, typical_batch
 

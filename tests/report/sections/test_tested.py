@@ -15,7 +15,8 @@ from lightleak.attacks import ATTACKS
 from lightleak.core.results import ReleasedRow, Row, UpdateRow
 from lightleak.core.threat_model import Aim, Does, Knows, Sees, Threat, Who
 from lightleak.report.attacks import aims_of
-from lightleak.report.page import Page, render
+from lightleak.report.blocks import Page
+from lightleak.report.page import render
 from lightleak.report.read import Run
 from lightleak.report.sections.means import DOES, HELPERS, KNOWS, SEES, WHO
 from lightleak.report.sections.tested import (

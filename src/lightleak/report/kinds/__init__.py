@@ -6,7 +6,7 @@ from typing import Protocol, cast
 
 from lightleak.core.errors import UsageError
 from lightleak.core.results import row_kinds
-from lightleak.report.page import Page
+from lightleak.report.blocks import Page
 from lightleak.report.read import Run
 
 MODULES = {

@@ -2,18 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
+from lightleak.core.guarantee import most_often_right
 from lightleak.core.results import NONE, FrontierRow
 from lightleak.core.threat_model import Aim
-from lightleak.report.charts import ends_of, series_style
+from lightleak.report import format as fmt
+from lightleak.report.blocks import Block, Cell, Column, Figure, Heading, Legend, Page, Section, Table
+from lightleak.report.charts import series_style
 from lightleak.report.compare import by_key, differing
-from lightleak.report.format import (
-    DASH,
-    attack_title,
-    capital,
-    joined,
-    percent,
-    points,
-)
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.frontier_advice import recommend
 from lightleak.report.kinds.frontier_points import (
@@ -26,20 +21,7 @@ from lightleak.report.kinds.frontier_points import (
     guarantee,
 )
 from lightleak.report.kinds.updates_words import source_phrase, what_travels
-from lightleak.report.page import (
-    Block,
-    Cell,
-    Column,
-    Figure,
-    Heading,
-    Legend,
-    Page,
-    Section,
-    Table,
-    fill,
-    table_of,
-    text,
-)
+from lightleak.report.page import fill, table_of, text
 from lightleak.report.plot.axis import Axis, axis
 from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, Style, draw, legend_key, stairs
 from lightleak.report.read import Run
@@ -106,7 +88,7 @@ def _tested(runs: Sequence[Run], rows: Sequence[FrontierRow], frontiers: Sequenc
 
 def _work(row: FrontierRow) -> str:
     """What time was spent on."""
-    return "trainings" if row.is_training else attack_title(row.attack)
+    return "trainings" if row.is_training else fmt.attack_title(row.attack)
 
 
 def _subject(runs: Sequence[Run], rows: Sequence[FrontierRow]) -> Section:
@@ -133,7 +115,7 @@ def full_name(row: FrontierRow) -> str:
     """
     title, words = curve_title(row.curve), row.defense_words or Point((row,)).name
     if words.lower() == title.lower() or words.lower().startswith((f"{title.lower()} ", f"{title.lower()},")):
-        return capital(words)
+        return fmt.capital(words)
     return f"{title} ({words})"
 
 
@@ -166,12 +148,12 @@ def _table(frontier: Frontier) -> Table:
     accuracy, cells = (lambda point, of=of: None if point is frontier.none else of(point) for of in changes)
     columns: list[Column[Point]] = [
         Column("Defense", _name),
-        Column("Epsilon, training", lambda point: guarantee(point.granted("epsilon")), optional=True),
+        Column("Epsilon, training", _epsilon, optional=True),
         Column("Epsilon, one update", lambda point: guarantee(point.granted("release_epsilon")), optional=True),
         Column("Accuracy", lambda point: interval_cell(point.accuracy, change=accuracy(point))),
-        Column("AUROC", lambda point: f"{point.auroc.mean:.3f}" if point.auroc else DASH),
+        Column("AUROC", lambda point: f"{point.auroc.mean:.3f}" if point.auroc else fmt.DASH),
         Column("Cells recovered", lambda point: interval_cell(point.cells, change=cells(point))),
-        Column("Over guessing, points", lambda point: interval_cell(point.leakage, points)),
+        Column("Over guessing, points", lambda point: interval_cell(point.leakage, fmt.points)),
         *([Column("Attack", _strongest, css="words")] if several else []),
         Column("Pareto", lambda point: _verdict(point, frontier), css="words"),
     ]
@@ -190,8 +172,16 @@ def _name(point: Point) -> Cell:
     return Cell(curve_title(row.curve), () if row.defense_strength is None else (f"{option} {row.defense_strength:g}",))
 
 
+def _epsilon(point: Point) -> Cell:
+    """Epsilon of the training, and how often at most anyone can tell whether a record was used in it."""
+    epsilon = point.granted("epsilon")
+    if epsilon is None:
+        return Cell(fmt.DASH)
+    return Cell(guarantee(epsilon), (fmt.percent(most_often_right(epsilon, point.granted("delta"))),))
+
+
 def _strongest(point: Point) -> str:
-    return DASH if point.strongest is None else attack_title(point.strongest.attack)
+    return fmt.DASH if point.strongest is None else fmt.attack_title(point.strongest.attack)
 
 
 def _verdict(point: Point, frontier: Frontier) -> Cell:
@@ -217,7 +207,7 @@ def _drawn(frontier: Frontier, styles: Mapping[str, Style], title: str) -> tuple
         none = "No defense has both a finished training and a finished attack yet: there is nothing to draw."
         return (fill("macros", "note", none),)
     used = dict.fromkeys(point.first.curve for point in frontier.measured)
-    name = joined("Share of cells recovered against accuracy on the test rows under each defense", title, by=": ")
+    name = fmt.joined("Share of cells recovered against accuracy on the test rows under each defense", title, by=": ")
     entries = [(legend_key(styles[label]), curve_title(label)) for label in used]
     legend = Legend((*entries, (legend_key("ring"), "Pareto-best")))
     y_title = fill("macros", "note", "Share of single values read; numbers are strengths of the defense")
@@ -259,7 +249,7 @@ def shown_axis(values: Sequence[Estimate | None], others: Sequence[float] = (), 
     means = [*(value.mean for value in known), *others]
     least, greatest = min(means), max(means)
     room = REACH * (greatest - least) or PADDING
-    ends = [end for value in known for end in ends_of(value) if end is not None]
+    ends = [end for value in known for end in value.ends if end is not None]
     low, high = min([least, *ends]), max([greatest, *ends])
     return axis([max(low, least - room, 0.0), min(high, greatest + room, 1.0)], percent=True, title=title)
 
@@ -272,16 +262,16 @@ def _place(point: Point) -> tuple[float, float]:
 def _mark(point: Point, style: Style, is_best: bool) -> Mark:
     assert point.accuracy is not None and point.cells is not None  # of a measured point
     row, (x, y) = point.first, _place(point)
-    hover = f"{point.name}: accuracy {percent(x)}, {percent(y)} of cells recovered"
+    hover = f"{point.name}: accuracy {fmt.percent(x)}, {fmt.percent(y)} of cells recovered"
     label = curve_title(row.curve) if row.defense_strength is None else f"{row.defense_strength:g}"
     # The best are labeled first, then the undefended point, then the others.
     return Mark(
         x,
         y,
         style,
-        joined(hover, "Pareto-best" if is_best else "", by="; "),
-        ends_of(point.accuracy),
-        ends_of(point.cells),
+        fmt.joined(hover, "Pareto-best" if is_best else "", by="; "),
+        point.accuracy.ends,
+        point.cells.ends,
         label,
         rank=0 if is_best else 1 if row.is_undefended else 2,
         ring="ring" if is_best else "",

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from lightleak.core.guarantee import most_often_right
 from lightleak.core.people import Rate
 from lightleak.core.results import NONE, FrontierRow, read_row
 from lightleak.report.attacks import knowing
@@ -156,11 +155,6 @@ class Point(Group[FrontierRow]):
         """Whether there is something to take away: measurably, or in the mean where one client gives no interval."""
         return _lowest(self.leakage) > 0
 
-    @property
-    def most_often_right(self) -> float:
-        """The bound on a guess whether a record was used in the training (`most_often_right`)."""
-        return most_often_right(self.granted("epsilon") or 0.0, self.granted("delta"))
-
     def granted(self, name: str) -> float | None:
         """``epsilon``, ``release_epsilon`` or ``delta`` of its training; None where it guarantees nothing."""
         return next(iter(self.values(name)), None)
@@ -282,11 +276,6 @@ class Frontier:
             found.append((safest, "gives least away"))
         return found + [(point, "the strongest guarantee") for point in self.guaranteed[-1:]]
 
-    def rivals(self, point: Point) -> list[Point]:
-        """The other defenses that help and are measurably worse in neither respect, the best guarantee first."""
-        found = [one for one in self.helping if one is not point and not is_worse(one, point)]
-        return sorted(found, key=lambda one: (one.granted("epsilon") or math.inf, -one.place[0]))
-
     @staticmethod
     def named(points: Sequence[Point]) -> str:
         """A few points by name, and how many more there are.
@@ -303,23 +292,19 @@ class Frontier:
         """Whether no point was measured with several trainings or clients."""
         return all(len(point.accuracies) < 2 and len(point.gains) < 2 for point in self.measured)
 
-    @property
-    def has_equal(self) -> bool:
-        """Whether all measurements behind some interval agreed, so that it has no width."""
-        found = [value for one in self.measured for value in (one.cells, one.accuracy, one.leakage)]
-        found += [of(one) for one in self.tried for of in (self.read_change, self.accuracy_change)]
-        return any(value is not None and value.n > 1 and value.low == value.high for value in found)
-
     def read_change(self, point: Point, comparisons: int = 0) -> Estimate | None:
         """What the defense changes in the share of cells recovered, paired by client.
 
         ``comparisons`` widens the interval to one that holds for so many at once (`bounded`).
         """
-        return _change(point.recovered, self.none.recovered, comparisons) if self.none else None
+        if self.none is None:
+            return None
+        found = differences(point.recovered, self.none.recovered)
+        return bounded(found, -1.0, 1.0, comparisons) if comparisons else estimate(found)
 
-    def accuracy_change(self, point: Point, comparisons: int = 0) -> Estimate | None:
+    def accuracy_change(self, point: Point) -> Estimate | None:
         """What it changes in accuracy, paired by seed."""
-        return _change(point.accuracies, self.none.accuracies, comparisons) if self.none else None
+        return difference(point.accuracies, self.none.accuracies) if self.none else None
 
     @cached_property
     def standings(self) -> tuple[Standing, ...]:
@@ -465,11 +450,6 @@ def _is_narrow(value: Estimate | None) -> bool:
     if value is None or value.low is None or value.high is None:
         return False
     return value.n >= ENOUGH_PAIRS and value.high - value.low <= WIDEST
-
-
-def _change(after: Paired, before: Paired, comparisons: int) -> Estimate | None:
-    found = differences(after, before)
-    return bounded(found, -1.0, 1.0, comparisons) if comparisons else estimate(found)
 
 
 def _exceeds(first: Paired, second: Paired) -> bool:

@@ -1,32 +1,22 @@
 """The page of attacks on released models: what a model reveals about the rows it was trained on."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from lightleak.core.results import ReleasedRow
 from lightleak.core.threat_model import Aim
+from lightleak.report import format as fmt
+from lightleak.report.blocks import Block, Cell, Column, Figure, Legend, Page, Section
 from lightleak.report.budget import budget
 from lightleak.report.charts import BASELINE_STYLE, legend_mark, series_style
 from lightleak.report.compare import by_key
-from lightleak.report.format import (
-    DASH,
-    attack_title,
-    count,
-    distance,
-    duration,
-    nats,
-    percent,
-    plus_minus,
-    points,
-    with_interval,
-)
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.released_entries import entries_of
 from lightleak.report.kinds.released_groups import (
     ACCURACY,
     SEARCHES,
     Attack,
-    Measure,
     Scenario,
     compare,
     model_name,
@@ -35,7 +25,7 @@ from lightleak.report.kinds.released_groups import (
     title_of,
     topics,
 )
-from lightleak.report.page import Block, Cell, Column, Figure, Legend, Page, Section, Table, figures, fill, table_of
+from lightleak.report.page import figures, fill, table_of
 from lightleak.report.plot.chart import Rule
 from lightleak.report.read import Run
 from lightleak.report.sections.inversion import (
@@ -77,9 +67,6 @@ TASK_FACTS = {
 }
 ACCURACIES = {"train_accuracy": "on training rows", "test_accuracy": "on held-out ones"}
 
-_InPlace = tuple[Scenario, Attack]
-"""An attack, and where it was measured."""
-
 
 @dataclass(frozen=True)
 class Judged:
@@ -105,6 +92,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     seeds = len({(entry.run, str(entry.seed)) for entry in entries}) > 1
     nearest = () if redact else next((pairs for one in subjects if (pairs := closest_pairs(one))), ())
     grids = [grid for run in runs for grid in load_pictures(run, redact)]
+    placed = [(one.place(group.name), group.rows) for one in scenarios for group in one.groups]
     private = fill(TEMPLATE, "private", len(nearest)) if nearest or grids else ""
     contents = fill(TEMPLATE, "contents", len(nearest), bool(grids))
     return Page(
@@ -124,8 +112,8 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
             memorization_section(subjects),
             losses_section(subjects, seeds),
             labels_section(subjects, seeds),
-            warnings_section(_warnings(scenarios)),
-            run_section(runs, rows, contents, title=title_of, time=_seconds(scenarios)),
+            warnings_section(placed, "result"),
+            run_section(runs, rows, contents, unit=("evaluation", "evaluations"), title=title_of),
         ],
     )
 
@@ -142,7 +130,7 @@ def summary_section(scenarios: Sequence[Scenario]) -> Section:
         ("Groups", fill(TEMPLATE, "shown", *found)),
         ("Single records", fill(TEMPLATE, "copies", *found)),
         ("What would help", fill(TEMPLATE, "help", found[0])),
-        ("Limits", fill(TEMPLATE, "limits", *found, n_measured, budget(rows).caution)),
+        ("Limits", fill(TEMPLATE, "limits", found[1], n_measured, budget(rows).caution)),
     ]
     risks = risks_table(_risks(*found), "made-up records", "By public data", "Made-up records")
     return first_page((fill(TEMPLATE, "lead", *found), _picture(*found), risks), facts, untested(rows))
@@ -153,7 +141,7 @@ def _picture(scenario: Scenario, main: Attack) -> Figure:
     public = scenario.reference and scenario.reference.value()
     known = [("by attack", main.value(), False), ("by public data", public, True)]
     dots = [(words, value, (), is_baseline) for words, value, is_baseline in known if value]
-    real = [Rule(value.mean, "truth", f"real records {percent(value)}")] if (value := scenario.real_rows) else []
+    real = [Rule(value.mean, "truth", f"real records {fmt.percent(value)}")] if (value := scenario.real_rows) else []
     name = "Records recognized as those of their group"
     return Figure(share_chart(name, dots, real), name, plot="bars")
 
@@ -194,7 +182,7 @@ def _subject(runs: Sequence[Run], scenarios: Sequence[Scenario]) -> Section:
 
 
 def _side(title: str, facts: Mapping[str, list[str]]) -> Column[str]:
-    return Column(title, lambda name: "; ".join(dict.fromkeys(facts[name])) or DASH)
+    return Column(title, lambda name: "; ".join(dict.fromkeys(facts[name])) or fmt.DASH)
 
 
 def _facts(scenario: Scenario) -> dict[str, list[str]]:
@@ -206,19 +194,23 @@ def _facts(scenario: Scenario) -> dict[str, list[str]]:
         "Setting": [row.setting] if row.setting else [],
         "Released model": [model_name(row.target)],
         "Its accuracy": _accuracies(entry.target_scores for entry in entries)
-        or [f"{percent(value)} on held-out rows" for value in tested],
+        or [f"{fmt.percent(value)} on held-out rows" for value in tested],
         "Evaluation model": [model_name(row.evaluation)],
         "Accuracy of the evaluation model": _accuracies(entry.evaluation_scores for entry in entries),
         "Accuracy of the second one": _accuracies(entry.disjoint_scores for entry in entries),
-    } | {name: [count(n) for one in entries if (n := one.size(key)) is not None] for name, key in TASK_FACTS.items()}
+    } | {
+        name: [fmt.count(n) for one in entries if (n := one.size(key)) is not None] for name, key in TASK_FACTS.items()
+    }
 
 
 def _accuracies(scores: Iterable[Mapping[str, float]]) -> list[str]:
     found = []
     for one in scores:
-        words = [f"{percent(one[name])} {where}" for name, where in ACCURACIES.items() if name in one]
+        words = [f"{fmt.percent(one[name])} {where}" for name, where in ACCURACIES.items() if name in one]
         if words:
-            found.append(", ".join([*words, *([f"after {count(one['epochs'])} epochs"] if "epochs" in one else [])]))
+            found.append(
+                ", ".join([*words, *([f"after {fmt.count(one['epochs'])} epochs"] if "epochs" in one else [])])
+            )
     return found
 
 
@@ -271,15 +263,21 @@ def _lines(scenario: Scenario) -> Iterator[Judged]:
 
 _COLUMNS: tuple[Column[Judged], ...] = (
     Column("Attack", lambda one: one.title),
-    Column("Taken for its class (95% interval)", lambda one: with_interval(one.value)),
-    Column("Over the best baseline, points (95% interval)", lambda one: with_interval(one.gain, points)),
-    Column("Column shapes", lambda one: percent(one.mean("shapes_score"))),
-    Column("Pair trends", lambda one: percent(one.mean("pair_trends_score"))),
-    Column("Inversion loss, nats", lambda one: nats(one.mean("inversion_loss"))),
-    Column("Distance to nearest", lambda one: distance(one.mean("gower_distance"))),
-    Column("Equal rows (95% interval)", lambda one: with_interval(one.group.equal_rows if one.group else None)),
-    Column("Trainings", lambda one: str(one.group.n_trainings) if one.group else DASH),
+    Column("Taken for its class (95% interval)", lambda one: fmt.with_interval(one.value)),
+    Column("Over the best baseline, points (95% interval)", lambda one: fmt.with_interval(one.gain, fmt.points)),
+    Column("Column shapes", lambda one: fmt.percent(one.mean("shapes_score"))),
+    Column("Pair trends", lambda one: fmt.percent(one.mean("pair_trends_score"))),
+    Column("Inversion loss, nats", lambda one: fmt.nats(one.mean("inversion_loss"))),
+    Column("Distance to nearest", lambda one: fmt.distance(one.mean("gower_distance"))),
+    Column("Equal rows (95% interval)", lambda one: fmt.with_interval(one.group.equal_rows if one.group else None)),
+    Column("Generator trained in", lambda one: fmt.duration(one.mean("fit_seconds")), optional=True),
+    Column("Trainings", lambda one: _trainings(one.group) if one.group else fmt.DASH),
 )
+
+
+def _trainings(group: Attack) -> Cell:
+    evaluated = fmt.counted(len(group.evaluations), "evaluation")
+    return Cell(str(group.n_trainings), (evaluated + (f" of {group.samples:,} rows" if group.samples else ""),))
 
 
 def _chart(scenario: Scenario) -> Figure | None:
@@ -287,7 +285,7 @@ def _chart(scenario: Scenario) -> Figure | None:
         (group.name, value, group.singles(), group.is_baseline) for group in scenario.groups if (value := group.value())
     ]
     rules = [("real rows", scenario.real_rows, "truth"), ("chance", scenario.chance, "guess")]
-    lines = [Rule(value.mean, css, f"{words} {percent(value)}") for words, value, css in rules if value]
+    lines = [Rule(value.mean, css, f"{words} {fmt.percent(value)}") for words, value, css in rules if value]
     name = f"Share of rows taken for their class by {len(dots)} of the attacks and baselines"
     return Figure(share_chart(name, dots, lines), scenario.title, plot="bars") if dots else None
 
@@ -304,7 +302,7 @@ def _measures(scenarios: Sequence[Scenario], main: Attack | None) -> tuple[Block
         "Attacks compared with public rows, measure by measure",
         [
             Column[Attack]("Attack", lambda group: group.name),
-            *(Column(title, _measure(index)) for index, title in enumerate(MEASURE_TITLES.values())),
+            *(Column(title, partial(_measure, index)) for index, title in enumerate(MEASURE_TITLES.values())),
             Column("Condition learned", _condition),
         ],
         groups,
@@ -318,18 +316,15 @@ def _is_compared(group: Attack) -> bool:
     return any(one.gain is not None for one in group.measures)
 
 
-def _measure(index: int) -> Callable[[Attack], Cell]:
-    def cell(group: Attack) -> Cell:
-        one: Measure = group.measures[index]
-        public = (f" of {one.shown(one.public)}",) if one.public else ()
-        return Cell(one.shown(one.value), (*public, f" {one.difference}"))
-
-    return cell
+def _measure(index: int, group: Attack) -> Cell:
+    one = group.measures[index]
+    public = (f" of {one.shown(one.public)}",) if one.public else ()
+    return Cell(one.shown(one.value), (*public, f" {one.difference}"))
 
 
 def _condition(group: Attack) -> Cell:
     public = group.value("public_condition_accuracy")
-    return Cell(percent(group.value("condition_accuracy")), (f" of {percent(public)}",) if public else ())
+    return Cell(fmt.percent(group.value("condition_accuracy")), (f" of {fmt.percent(public)}",) if public else ())
 
 
 def _searches(scenarios: Sequence[Scenario]) -> Section | None:
@@ -345,16 +340,14 @@ def _searches(scenarios: Sequence[Scenario]) -> Section | None:
     start = {id(group): _start(groups) for _, groups in found for group in groups}
     columns: list[Column[Attack]] = [
         Column("Search", lambda group: search_name(group.search)),
-        Column("Attack accuracy, %", _deviating(ACCURACY)),
+        Column("Attack accuracy, %", partial(_deviating, ACCURACY)),
         Column("Change, points (95% interval)", lambda group: _changed(group, start[id(group)]), optional=True),
-        Column("Inversion loss at z*, nats", _loss("inversion_loss_searched"), optional=True),
-        Column("Inversion loss of the rows, nats", _loss("inversion_loss"), optional=True),
-        Column("Column shapes, %", _deviating("shapes_score"), optional=True),
-        Column("Distance to nearest", lambda group: distance(group.value("gower_distance")), optional=True),
-        Column("Seconds to make the rows", lambda group: duration(group.value("seconds")), optional=True),
-        Column("Trainings", lambda group: str(group.n_trainings)),
-        Column("Evaluations", lambda group: str(len(group.evaluations))),
-        Column("Rows of each", lambda group: count(group.samples), optional=True),
+        Column("Inversion loss at z*, nats", partial(_loss, "inversion_loss_searched"), optional=True),
+        Column("Inversion loss of the rows, nats", partial(_loss, "inversion_loss"), optional=True),
+        Column("Column shapes, %", partial(_deviating, "shapes_score"), optional=True),
+        Column("Distance to nearest", lambda group: fmt.distance(group.value("gower_distance")), optional=True),
+        Column("Seconds to make the rows", lambda group: fmt.duration(group.value("seconds")), optional=True),
+        Column("Trainings", _trainings),
     ]
     table = table_of("Latent searches", columns, found, css="wrap tight")
     return Section(
@@ -373,47 +366,17 @@ def _start(groups: Sequence[Attack]) -> Attack | None:
 
 
 def _changed(group: Attack, start: Attack | None) -> str:
-    return DASH if start is None or group is start else with_interval(group.change(start), points)
+    return fmt.DASH if start is None or group is start else fmt.with_interval(group.change(start), fmt.points)
 
 
-def _deviating(name: str) -> Callable[[Attack], str]:
-    return lambda group: plus_minus(group.value(name), group.deviation(name))
+def _deviating(name: str, group: Attack) -> str:
+    return fmt.plus_minus(group.value(name), group.deviation(name))
 
 
-def _loss(name: str) -> Callable[[Attack], str]:
-    def cell(group: Attack) -> str:
-        shown = nats(value := group.value(name))
-        return shown if "e" in shown else plus_minus(value, group.deviation(name), 2, 1)
-
-    return cell
+def _loss(name: str, group: Attack) -> str:
+    shown = fmt.nats(value := group.value(name))
+    return shown if "e" in shown else fmt.plus_minus(value, group.deviation(name), 2, 1)
 
 
 def _grid_title(grid: PictureGrid) -> str:
-    return " · ".join([attack_title(grid.attack), search_name(grid.search), f"target {model_name(grid.target)}"])
-
-
-def _in_place(scenarios: Sequence[Scenario]) -> list[_InPlace]:
-    return [(scenario, group) for scenario in scenarios for group in scenario.groups]
-
-
-def _warnings(scenarios: Sequence[Scenario]) -> list[tuple[str, list[str]]]:
-    """What attacks warned of, each text once with the attacks that gave it."""
-    found = [
-        (warning, scenario.place(group.name))
-        for scenario, group in _in_place(scenarios)
-        for row in group.rows
-        for warning in row.warnings
-    ]
-    by_text = by_key(dict.fromkeys(found), lambda pair: pair[0])
-    return [(warning, [place for _, place in same]) for warning, same in by_text.items()]
-
-
-def _seconds(scenarios: Sequence[Scenario]) -> tuple[Table, ...]:
-    """Mean time to train each generator, and to make the rows of one evaluation."""
-    timed = [one for one in _in_place(scenarios) if one[1].value("fit_seconds") or one[1].value("seconds")]
-    columns: list[Column[_InPlace]] = [
-        Column("Time", lambda one: one[0].place(one[1].name)),
-        Column("Training the generator", lambda one: duration(one[1].value("fit_seconds"))),
-        Column("Making the rows of one evaluation", lambda one: duration(one[1].value("seconds"))),
-    ]
-    return (table_of("Time", columns, [("", timed)], css="wrap"),) if timed else ()
+    return " · ".join([fmt.attack_title(grid.attack), search_name(grid.search), f"target {model_name(grid.target)}"])

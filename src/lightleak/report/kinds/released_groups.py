@@ -272,11 +272,6 @@ class Scenario:
         """What naming a class at random reaches."""
         return Estimate(1 / self.n_classes) if self.n_classes else None
 
-    @property
-    def blind(self) -> Estimate | None:
-        """Attack accuracy of public rows drawn without the model; None where not measured."""
-        return next((one.value() for one in self.baselines if one.attack == "public_random"), None)
-
     @cached_property
     def quality(self) -> Estimate | None:
         """Share of held-out rows that the released model judges correctly, over trainings; None where unknown."""
@@ -292,12 +287,6 @@ class Scenario:
         """The highest share of public rows that equal a private one."""
         public = (one.value("exact_match_rate") for one in self.baselines if one.attack.startswith("public"))
         return max((one for one in public if one), key=lambda one: one.mean, default=None)
-
-    @staticmethod
-    def exceeds(value: Estimate, other: Estimate) -> bool:
-        """Whether one share is above another, as far as intervals can show it."""
-        found = difference(value, other)
-        return found is None or found.low is None or found.low > 0
 
     def gain(self, group: Attack) -> Estimate | None:
         """Attack accuracy over the best baseline's, paired by training where both have it; None of a baseline."""
@@ -331,23 +320,6 @@ class Scenario:
         return max(known, key=lambda share: share.mean, default=None)
 
 
-@dataclass(frozen=True)
-class Topic:
-    """What one attack in one setting left, over seeds.
-
-    Attributes:
-        title: attack and setting.
-        fit_title: the same without its search, of what belongs to the training alone.
-        is_baseline: whether its rows come from public data.
-        entries: one for each seed.
-    """
-
-    title: str
-    fit_title: str
-    is_baseline: bool
-    entries: tuple[Entry, ...]
-
-
 def compare(rows: Sequence[ReleasedRow], entries: Sequence[Entry] = ()) -> tuple[Scenario, ...]:
     """Scenarios in the order of the rows, runs together. A group has each seed, evaluation and class once."""
     found = by_key(rows, lambda row: fixed(row, FIXED)).values()
@@ -374,23 +346,23 @@ def most_telling(scenarios: Sequence[Scenario]) -> tuple[Scenario, Attack] | Non
     return best and best[:2]
 
 
-def topics(scenarios: Sequence[Scenario], entries: Sequence[Entry], main: Attack | None) -> tuple[Topic, ...]:
-    """Entries by what they are about: the group ``main`` first, then other attacks, then baselines."""
-    places = [(scenario, group) for scenario in scenarios for group in scenario.groups]
-    places.sort(key=lambda place: place[1] is not main)
+def topics(scenarios: Sequence[Scenario], entries: Sequence[Entry], main: Attack | None) -> list[Attack]:
+    """Attacks with entries, each entry once, under names with their place: ``main`` first, and baselines last."""
+    places = [(group is not main, scenario, group) for scenario in scenarios for group in scenario.groups]
     left, found = list(entries), []
-    for scenario, group in places:  # an entry without a search is about several groups, and belongs to the first
+    for is_other, scenario, group in sorted(places, key=lambda place: place[0]):
+        # An entry without a search is about several groups, and belongs to the first.
         own = tuple(entry for entry in left if any(entry is one for one in group.entries))
         left = [entry for entry in left if not any(entry is one for one in own)]
-        if own:
-            titles = scenario.place(group.name), scenario.place(group.fit_name)
-            found.append((group is not main, Topic(*titles, group.is_baseline, own)))
+        name, fit_name = scenario.place(group.name), scenario.place(group.fit_name)
+        found += [(is_other, replace(group, entries=own, name=name, fit_name=fit_name))] if own else []
     # What is left is of an attack whose rows are not there, such as of an interrupted run.
     for same in by_key(left, lambda one: (one.dataset, one.setting, one.attack, one.label, one.search)).values():
         fit, search = title_of(same[0]), same[0].search
-        title = joined(fit, search_name(search) if search else "", by=" · ")
-        found.append((True, Topic(title, fit, is_baseline(same[0].attack, search), tuple(same))))
-    return tuple(topic for _, topic in sorted(found, key=lambda pair: (pair[0], pair[1].is_baseline)))
+        name = joined(fit, search_name(search) if search else "", by=" · ")
+        row = ReleasedRow(attack=same[0].attack, latent_search=search)
+        found.append((True, Attack((row,), fit_name=fit, name=name, entries=tuple(same))))
+    return [attack for _, attack in sorted(found, key=lambda pair: (pair[0], pair[1].is_baseline))]
 
 
 def is_baseline(attack: str, search: str | None) -> bool:

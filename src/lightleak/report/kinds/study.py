@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from lightleak.core.results import TrialRow
+from lightleak.report.blocks import Block, Cell, Column, Details, Figure, Heading, Page, Panels, Section, Table
 from lightleak.report.charts import EstimateRow, bar_chart
 from lightleak.report.compare import by_key
 from lightleak.report.format import DASH, counted, duration, joined
@@ -20,22 +21,7 @@ from lightleak.report.kinds.study_trials import (
     read_search,
     reported,
 )
-from lightleak.report.page import (
-    Block,
-    Cell,
-    Column,
-    Details,
-    Figure,
-    Heading,
-    Page,
-    Panels,
-    Section,
-    Table,
-    figures,
-    fill,
-    folded,
-    table_of,
-)
+from lightleak.report.page import figures, fill, folded, table_of
 from lightleak.report.plot.chart import shorten
 from lightleak.report.read import Run
 from lightleak.report.sections.run_facts import run_section
@@ -114,7 +100,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
             each("slices", "Setting by setting", _slices),
             each("accounting", "Every trial accounted for", _accounting),
             each("what", "What was searched", _space),
-            run_section(runs, (), CONTENTS, time=(), is_study=True),
+            run_section(runs, (), CONTENTS, is_study=True),
         ],
     )
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from lightleak.core.results import TrialRow
+from lightleak.report.blocks import Figure, Legend
 from lightleak.report.format import duration, joined
 from lightleak.report.kinds.study_trials import (
     Objective,
@@ -15,7 +16,6 @@ from lightleak.report.kinds.study_trials import (
     reported,
     running_best,
 )
-from lightleak.report.page import Figure, Legend
 from lightleak.report.plot.axis import Axis, axis, categories
 from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, Style, draw, legend_key, shorten, stairs
 

@@ -3,31 +3,10 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from lightleak.report.budget import fewer
-from lightleak.report.charts import (
-    BASELINE_STYLE,
-    EstimateRow,
-    Pair,
-    Series,
-    Style,
-    bar_chart,
-    line_figure,
-    pair_chart,
-    series_style,
-    spread,
-)
+from lightleak.report import charts
+from lightleak.report import format as fmt
+from lightleak.report.blocks import Block, Cell, Column, Figure, Heading, Page, Section
 from lightleak.report.compare import by_key, fixed
-from lightleak.report.format import (
-    DASH,
-    METRICS,
-    capital,
-    duration,
-    interval,
-    percent,
-    points,
-    signed,
-    with_interval,
-)
 from lightleak.report.intervals import Estimate, bounded
 from lightleak.report.kinds.updates_groups import (
     UpdateGroup,
@@ -36,37 +15,28 @@ from lightleak.report.kinds.updates_groups import (
     compare,
     is_baseline,
     leakage,
-    place_without_labels,
     proven_share,
     strongest_first,
 )
-from lightleak.report.kinds.updates_runs import METRICS as COMPARED
-from lightleak.report.kinds.updates_runs import SHARES, ChangedGroup, Measured, Utility, measured_runs, run_title
+from lightleak.report.kinds.updates_runs import (
+    ERROR,
+    METRICS,
+    ChangedGroup,
+    Measured,
+    Utility,
+    measured_runs,
+    run_title,
+)
 from lightleak.report.kinds.updates_summary import MOST_NAMED, findings, reading, risk_section, summary_section
 from lightleak.report.kinds.updates_words import (
     FIXED,
-    local_phrase,
     of_rows,
     parts_title,
     source_phrase,
-    time_unit,
     varying,
     what_the_server_gets,
 )
-from lightleak.report.page import (
-    Block,
-    Cell,
-    Column,
-    Figure,
-    Heading,
-    Page,
-    Section,
-    Table,
-    figures,
-    fill,
-    table_of,
-    text,
-)
+from lightleak.report.page import figures, fill, table_of, text
 from lightleak.report.read import Run
 from lightleak.report.sections.certificates import certificates_section, share_of, size_of
 from lightleak.report.sections.columns import gains, pair_legend, pairs_by_name
@@ -126,29 +96,28 @@ def change_section(runs: Sequence[Run], unit: Unit) -> Section | None:
     blocks: list[Block] = [words("changes", unit)]
     for one in others:
         title = f"{run_title(one.run)} against {run_title(one.reference)}"
-        blocks += [Heading(capital(title)), *_settings(one), *_utility(one), words("utility", one)]
-        blocks += [*_leakage(one), words("leakage", one)]
+        blocks += [Heading(fmt.capital(title)), _settings(one), _utility(one), _leakage(one)]
     return Section("change", "Before and after", tuple(blocks))
 
 
-def _settings(one: Measured) -> tuple[Block, ...]:
+def _settings(one: Measured) -> Block:
     if not one.settings:
-        return (words("no_settings", one.settings),)
+        return words("no_settings", one.settings)
     columns: list[Column[tuple[str, str, str]]] = [
         Column("Setting", lambda row: text("<code>{}</code>", row[0])),
         Column("Before", lambda row: row[1]),
         Column("After", lambda row: row[2]),
     ]
-    return (table_of("Settings that changed", columns, [("", one.settings)], css="words-table", box="snug"),)
+    return table_of("Settings that changed", columns, [("", one.settings)], css="words-table", box="snug")
 
 
 _Score = tuple[str, Estimate | float | None, Estimate | float | None, str | Cell]
 
 
-def _utility(one: Measured) -> tuple[Table, ...]:
+def _utility(one: Measured) -> Block:
     before, after = one.utilities
     if before is None and after is None:
-        return ()
+        return "Neither run trained a network, so what the change costs is not known."
     area = [of.auroc if of else None for of in (before, after)]
     change = None if one.cost is None or area[0] is None or area[1] is None else area[1] - area[0]
 
@@ -156,7 +125,7 @@ def _utility(one: Measured) -> tuple[Table, ...]:
         return (of.accuracy, of.majority, of.auroc) if of else (None, None, None)
 
     names = ("Accuracy", "Always the commonest label", "Area under the ROC curve")
-    changes = (interval_cell(one.cost, points), DASH, DASH if change is None else signed(change, 3))
+    changes = (interval_cell(one.cost, fmt.points), fmt.DASH, fmt.DASH if change is None else fmt.signed(change, 3))
     lines: list[_Score] = list(zip(names, values(before), values(after), changes, strict=True))
     columns: list[Column[_Score]] = [
         Column("Score", lambda line: line[0]),
@@ -165,52 +134,52 @@ def _utility(one: Measured) -> tuple[Table, ...]:
         Column("Change", lambda line: line[3]),
     ]
     known = [line for line in lines if line[0] != names[1] or (line[1], line[2]) != (None, None)]
-    return (table_of("What it cost", columns, [("The trained network, on test rows", known)], css="stack", box="snug"),)
+    return table_of("What it cost", columns, [("The trained network, on test rows", known)], css="stack", box="snug")
 
 
 def _score(value: Estimate | float | None, name: str) -> str | Cell:
     if isinstance(value, Estimate):
         return interval_cell(value)
-    return DASH if value is None else f"{value:.3f}" if name.startswith("Area") else percent(value)
+    return fmt.DASH if value is None else f"{value:.3f}" if name.startswith("Area") else fmt.percent(value)
 
 
-def _leakage(one: Measured) -> tuple[Table, ...]:
-    known = [name for name in COMPARED if any(name in group.changes for group in one.groups)]
+def _leakage(one: Measured) -> Block:
+    if not one.groups:
+        return words("nothing_shared")
+    known = {name for group in one.groups for name in group.changes}
     columns: list[Column[ChangedGroup]] = [
         Column("Attack", lambda group: group.group.title),
         Column("Rows in batch", lambda group: size_of(group.group)),
-        *(Column(METRICS[name], partial(_change, name)) for name in known),
+        *(Column(title, partial(_change, name)) for name, title in METRICS.items() if name in known),
         Column("Batches", lambda group: f"{group.pairs} pairs" if group.pairs else f"{group.n[0]} and {group.n[1]}"),
     ]
-    groups = [(capital(moment), same) for moment, same in by_key(one.groups, lambda group: group.moment).items()]
-    table = table_of(
+    return table_of(
         "What changed for each attack",
         columns,
-        groups,
+        [(fmt.capital(moment), same) for moment, same in by_key(one.groups, lambda group: group.moment).items()],
         css="changes stack",
         line_css=lambda group: "baseline" if is_baseline(group.group) else "",
     )
-    return (table,) if groups else ()
 
 
 def _change(name: str, group: ChangedGroup) -> Cell:
     change = group.changes.get(name)
     if change is None:
-        return Cell(DASH)
-    value, is_share = change.difference, name in SHARES
+        return Cell(fmt.DASH)
+    value, is_share = change.difference, name != ERROR
     ends = "on every pair" if change.is_equal else ""
     if not change.is_equal and value.low is not None and value.high is not None:
-        ends = interval(value, -1.0) if is_share else f"{signed(value.low)} to {signed(value.high)}"
-    means = [percent(one) if is_share else f"{one.mean:.2f}" for one in (change.before, change.after)]
-    said = points(value) if is_share else signed(value.mean)
+        ends = fmt.interval(value, -1.0) if is_share else f"{fmt.signed(value.low)} to {fmt.signed(value.high)}"
+    means = [fmt.percent(one) if is_share else f"{one.mean:.2f}" for one in (change.before, change.after)]
+    said = fmt.points(value) if is_share else fmt.signed(value.mean)
     return Cell(f"{change.sign} {said}", tuple(filter(None, (ends, " → ".join(means)))))
 
 
-def _styles(groups: Sequence[UpdateGroup]) -> dict[str, Style]:
+def _styles(groups: Sequence[UpdateGroup]) -> dict[str, charts.Style]:
     """One look for each title of an attack, the same in every chart of a report; the baseline's comes last."""
     titles = dict.fromkeys(group.title for group in attacks(groups))
-    guesses = dict.fromkeys((group.title for group in groups if is_baseline(group)), BASELINE_STYLE)
-    return {title: series_style(index) for index, title in enumerate(titles)} | guesses
+    guesses = dict.fromkeys((group.title for group in groups if is_baseline(group)), charts.BASELINE_STYLE)
+    return {title: charts.series_style(index) for index, title in enumerate(titles)} | guesses
 
 
 def _place(group: UpdateGroup) -> tuple[object, ...]:
@@ -238,7 +207,7 @@ def _subject(runs: Sequence[Run], main: Sequence[UpdateGroup], groups: Sequence[
 def _attacks(
     groups: Sequence[UpdateGroup],
     main: Sequence[UpdateGroup],
-    styles: Mapping[str, Style],
+    styles: Mapping[str, charts.Style],
     unit: Unit,
     strongest: Sequence[UpdateGroup],
 ) -> Section | None:
@@ -256,44 +225,38 @@ def _attacks(
         css="stack dense" if any(group.values("certified_share") for same in scenarios for group in same) else "stack",
         line_css=lambda group: "baseline" if is_baseline(group) else "best" if group is best else "",
     )
-    charts = (words("charted", unit), *figures(drawn)) if drawn else ()
-    selected = _verdict(strongest, groups)
-    return Section("attacks", "Attacks compared", (*selected, *charts, table, words("compared", unit)))
+    pictures = (words("charted", unit), *figures(drawn)) if drawn else ()
+    wide = bounded(best.values(ACCURACY), comparisons=len(strongest)) if best else None
+    selected = words("selected", len(attacks(groups)), len(strongest), wide)
+    return Section("attacks", "Attacks compared", (selected, *pictures, table, words("compared", unit)))
 
 
 _COLUMNS: tuple[Column[UpdateGroup], ...] = (
     Column("Attack", lambda group: group.title),
     Column("Rows in batch", lambda group: size_of(group)),
     Column("Cells recovered (95% interval)", partial(share_of, ACCURACY, with_interval=True)),
-    Column("Over guessing, points (95% interval)", lambda group: with_interval(leakage(group), points)),
+    Column("Over guessing, points (95% interval)", lambda group: fmt.with_interval(leakage(group), fmt.points)),
     Column("Categories", partial(share_of, "categorical_accuracy")),
     Column("Numbers", partial(share_of, "numerical_accuracy")),
     Column("Whole rows exact", partial(share_of, "exact_match_rate")),
     Column("Rows proven", partial(share_of, "certified_share"), optional=True),
     Column("Wrong labels", partial(share_of, "label_count_error"), optional=True),
     Column("Batches", lambda group: str(len(group.values(ACCURACY)) or len(group.rows))),
-    Column("Seconds", lambda group: duration(group.mean("seconds"))),
+    Column("Seconds", lambda group: fmt.duration(group.mean("seconds"))),
 )
 
 
 def _scenarios(groups: Sequence[UpdateGroup]) -> list[list[UpdateGroup]]:
-    """All attacks of one setting; guessing, which reads no labels, is listed in each setting it can be compared in."""
-    setting = {id(group): fixed(group.first, FIXED) for group in groups}
-    place = {id(group): place_without_labels(group.first)[:-1] for group in groups}
-    found = by_key(attacks(groups), lambda group: setting[id(group)])
-    guesses = [group for group in groups if is_baseline(group)]
-    served = {place[id(group)] for group in attacks(groups)}
-    for group in guesses:
-        if place[id(group)] not in served:
-            found.setdefault(setting[id(group)], [])
-    everything = []
-    for key, members in found.items():
-        first = next(group for group in (*members, *groups) if setting[id(group)] == key)
-        serving = [group for group in guesses if place[id(group)] == place[id(first)]]
-        serving.sort(key=lambda group: group.first.labels == first.first.labels)
-        one_a_size = {group.first.size: group for group in serving}
-        everything.append(sorted([*members, *one_a_size.values()], key=_reading_order))
-    return everything
+    """All attacks of one setting, each with the guessing that it is measured against."""
+    found = by_key(attacks(groups), lambda group: fixed(group.first, FIXED))
+    for members in found.values():
+        baselines = {id(one.baseline): one.baseline for one in members if one.baseline}
+        members += baselines.values()
+    listed = {id(group) for members in found.values() for group in members}
+    for group in groups:  # guessing of which no attack has finished yet
+        if id(group) not in listed:
+            found.setdefault(fixed(group.first, FIXED), []).append(group)
+    return [sorted(members, key=_reading_order) for members in found.values()]
 
 
 def _reading_order(group: UpdateGroup) -> tuple[int, bool, float]:
@@ -301,7 +264,7 @@ def _reading_order(group: UpdateGroup) -> tuple[int, bool, float]:
     return group.first.size or 0, is_baseline(group), -accuracy.mean if accuracy else 0.0
 
 
-def _chart(groups: Sequence[UpdateGroup], styles: Mapping[str, Style], apart: Sequence[str]) -> Figure | None:
+def _chart(groups: Sequence[UpdateGroup], styles: Mapping[str, charts.Style], apart: Sequence[str]) -> Figure | None:
     """Bars of one batch size, lines over several; None where no accuracy is known."""
     known = [(group, value) for group in groups if (value := group.mean(ACCURACY)) is not None]
     if not known:
@@ -310,53 +273,20 @@ def _chart(groups: Sequence[UpdateGroup], styles: Mapping[str, Style], apart: Se
     sizes = sorted({group.first.size for group, _ in known if group.first.size is not None})
     if len(sizes) <= 1:
         guess = next((value for group, value in known if is_baseline(group)), None)
-        bars = [EstimateRow(group.title, value, styles[group.title]) for group, value in known]
+        bars = [charts.EstimateRow(group.title, value, styles[group.title]) for group, value in known]
         name = "Share of cells recovered by each attack, with 95% intervals"
-        return Figure(bar_chart(name, bars, guess), title, plot="bars")
+        return Figure(charts.bar_chart(name, bars, guess), title, plot="bars")
     # Batch sizes stand at even distances: they are usually powers of two.
-    place = dict(zip(sizes, spread([float(index) for index in range(len(sizes))], margin=0.08), strict=True))
+    place = dict(zip(sizes, charts.spread([float(index) for index in range(len(sizes))], margin=0.08), strict=True))
     of_title = by_key(known, lambda pair: pair[0].title)
     series = [
-        Series(name, tuple((place[g.first.size], v) for g, v in of_title[name] if g.first.size), style)
+        charts.Series(name, tuple((place[g.first.size], v) for g, v in of_title[name] if g.first.size), style)
         for name, style in styles.items()
         if name in of_title
     ]
     axis = "rows behind the update" if groups[0].first.on_fedavg else "rows in the client's batch"
     name = f"Share of cells recovered by each attack over the {axis}, with 95% intervals"
-    return line_figure(name, series, [(place[size], str(size)) for size in sizes], axis, title)
-
-
-def _verdict(strongest: Sequence[UpdateGroup], groups: Sequence[UpdateGroup]) -> tuple[Block, ...]:
-    """What the strongest attack reached above guessing, and how it was selected."""
-    if not strongest:
-        return (words("verdict", None, None, None, (), len(attacks(groups))),)
-    best = strongest[0]
-    row, reached = best.first, best.values(ACCURACY)
-    guess = best.baseline.mean(ACCURACY) if best.baseline else None
-    others = [name for name in varying(group.first for group in strongest) if name in ("run", "dataset", "target")]
-    where = parts_title(row, others)
-    wide, later = bounded(reached, comparisons=len(strongest)), _later(best, groups)
-    facts = (where, local_phrase(row), source_phrase(row.source), len(strongest))
-    return (
-        words("verdict", best, leakage(best), guess, fewer(row.attack, row.settings), len(strongest)),
-        words("selection", best, len(reached), *facts, wide, later),
-    )
-
-
-def _later(best: UpdateGroup, groups: Sequence[UpdateGroup]) -> tuple[float, str] | None:
-    """The highest figure measured during training, if it is above that from before training."""
-    accuracy = best.mean(ACCURACY)
-    found = [
-        (value.mean, group)
-        for group in attacks(groups)
-        if group.first.source == "training" and (value := group.mean(ACCURACY))
-    ]
-    highest, group = max(found, key=lambda pair: pair[0], default=(0.0, best))
-    if accuracy is None or highest <= accuracy.mean:
-        return None
-    row = group.first
-    when = "" if row.epoch is None else f" in {time_unit(row)} {row.epoch}"
-    return highest, f"{group.title}{when}" + (f" ({of_rows(row)})" if row.batch_size else "")
+    return charts.line_figure(name, series, [(place[size], str(size)) for size in sizes], axis, title)
 
 
 def _columns(group: UpdateGroup) -> Section | None:
@@ -379,13 +309,13 @@ def _certainty(groups: Sequence[UpdateGroup]) -> Section | None:
     for kind in ("categorical", "numerical"):
         known = [(group, group.mean(f"bottom25_{kind}"), group.mean(f"top25_{kind}")) for group in groups]
         pairs = [
-            Pair(group.title, low.mean, high.mean, points(high.mean - low.mean))
+            charts.Pair(group.title, low.mean, high.mean, fmt.points(high.mean - low.mean))
             for group, low, high in known
             if low and high
         ]
         if pairs:
             name = f"Share of right {kind} cells in the least and the most confident quarter, by attack"
-            drawing = pair_chart(name, pairs, start, end, stacked=True)
-            panels.append(Figure(drawing, f"{capital(kind)} cells", plot="bars"))
+            drawing = charts.pair_chart(name, pairs, start, end, stacked=True)
+            panels.append(Figure(drawing, f"{fmt.capital(kind)} cells", plot="bars"))
     blocks = (words("confidence"), pair_legend(start, end), *figures(panels))
     return Section("confidence", "The attacker's confidence", blocks) if panels else None

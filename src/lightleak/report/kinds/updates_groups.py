@@ -125,24 +125,6 @@ class Exposure:
         return any(row.number("exact_match_rate") is not None for row in self.rows)
 
     @property
-    def is_constant(self) -> bool:
-        """Whether several updates all gave the same."""
-        return self.n > 1 and len(set(self.at_risk.values())) == 1
-
-    @property
-    def leading(self) -> tuple[str, ...]:
-        """Attacks that no other surpassed on some update; none where all got everything, so that none can do more."""
-        if min([*self.at_risk.values(), *self.cells.values()]) == 1:
-            return ()
-        leading = (
-            row.attack
-            for row in self.rows
-            if max(row.number(name) or 0.0 for name in AT_RISK) == self.at_risk.get(update_of(row))
-            or (row.number("cell_accuracy") or -1.0) == self.cells.get(update_of(row))
-        )
-        return tuple(dict.fromkeys(leading))
-
-    @property
     def about(self) -> str:
         """What stands before `batch_size` where that is a mean."""
         return "about " if self.rows[0].planned_batch_size else ""

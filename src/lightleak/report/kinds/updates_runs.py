@@ -12,15 +12,20 @@ from lightleak.core.results import Row, UpdateRow, flat
 from lightleak.report.compare import Group, by_key, fixed
 from lightleak.report.format import EQUAL, LESS, MORE, defense_title, sign_of
 from lightleak.report.intervals import ENOUGH_PAIRS, Estimate, difference, estimate, proportion, subtracted
-from lightleak.report.kinds.updates_groups import Exposure, compare, exposures, is_baseline, update_of
+from lightleak.report.kinds.updates_groups import Exposure, compare, exposures, update_of
 from lightleak.report.kinds.updates_words import FIXED, Moment, moment_of
 from lightleak.report.read import Run, load_cells
 
-SHARES = ("cell_accuracy", "categorical_accuracy", "numerical_accuracy", "exact_match_rate", "certified_share")
-"""Metrics that are compared as shares; of each, more is worse for privacy."""
-
-METRICS = (*SHARES, "rmse")
-"""The last is in standard deviations of the column; of it, less is worse for privacy."""
+ERROR = "rmse"
+METRICS = {
+    "cell_accuracy": "Cells",
+    "categorical_accuracy": "Categories",
+    "numerical_accuracy": "Numbers",
+    "exact_match_rate": "Whole rows exact",
+    "certified_share": "Rows proven",
+    ERROR: "Error (RMSE)",
+}
+"""What is compared: shares, of which more is worse for privacy; of the error, in deviations, less is."""
 
 OF_THE_RUN = ("run", "defense", "defense_strength", "epsilon", "release_epsilon", "delta")
 """Fields that a comparison of runs is about: they may differ within what is compared."""
@@ -257,12 +262,6 @@ class Measured:
         """What it and the reference measured."""
         return changed_groups(self.reference, self.run)
 
-    @property
-    def n_intervals(self) -> int:
-        """Differences with an interval, guessing apart."""
-        known = (group.changes.values() for group in self.groups if not is_baseline(group.group))
-        return sum(change.difference.has_interval for changes in known for change in changes)
-
 
 def measured_runs(runs: Sequence[Run]) -> tuple[Measured, ...]:
     """Compare each run with the reference, which stands first; none without runs."""
@@ -350,7 +349,7 @@ def _change(mine: Sequence[UpdateRow], theirs: Sequence[UpdateRow], name: str, i
         {update_of(row): value for row in rows if (value := row.number(name)) is not None} for rows in (mine, theirs)
     )
     means = estimate(before.values()), estimate(after.values())
-    found = subtracted(before, after, is_paired, 1.0 if name in SHARES else math.inf)
+    found = subtracted(before, after, is_paired, math.inf if name == ERROR else 1.0)
     if means[0] is None or means[1] is None or found is None:
         return None
     pairs = [(before[key], after[key]) for key in before if key in after] if is_paired else []

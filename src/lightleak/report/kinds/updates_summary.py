@@ -6,13 +6,14 @@ from functools import partial
 from lightleak.core.people import People
 from lightleak.core.results import NONE
 from lightleak.core.threat_model import Aim
-from lightleak.report.budget import BASELINES, budget, fewer
+from lightleak.report.blocks import Cell, Column, Figure, Section
+from lightleak.report.budget import BASELINES, budget
 from lightleak.report.charts import EstimateRow, bar_chart, series_style
 from lightleak.report.format import joined, listed, of_hundred, points, with_interval
 from lightleak.report.intervals import Estimate
-from lightleak.report.kinds.updates_groups import Exposure, UpdateGroup, compare
+from lightleak.report.kinds.updates_groups import UpdateGroup, compare
 from lightleak.report.kinds.updates_runs import Line, Measured, measured_runs
-from lightleak.report.page import Cell, Column, Figure, Section, fill, table_of
+from lightleak.report.page import fill, table_of
 from lightleak.report.read import Run
 from lightleak.report.sections.columns import gains
 from lightleak.report.sections.means import roles
@@ -51,7 +52,7 @@ def summary_section(runs: Sequence[Run], best: UpdateGroup | None = None) -> Sec
     facts = [
         ("Most exposed", _worst_of(people) if people else words("worst", reference.worst, _columns(best))),
         ("What would help", words("help", found, shown, *compared)),
-        ("Limits", words("limits", budget(rows).caution, any(_is_bound(one) for one in (reference, *shown)), unknown)),
+        ("Limits", words("limits", budget(rows).caution, unknown)),
     ]
     if people:
         who = roles(rows) or "whoever reads the updates"
@@ -112,15 +113,6 @@ def _further(run: Run) -> str:
         return ""
     sample = f" --capture.sample.{OPTIMIZES} {SAMPLE}" if any(one.is_whole for one in run.people) else ""
     return f" --attacks.{OPTIMIZES} '{{}}'{sample}"
-
-
-def is_weakened(exposure: Exposure) -> bool:
-    """Return whether a leading attack, or a stage of it, ran with fewer steps or restarts than published."""
-    return any(fewer(row.attack, row.settings) for row in exposure.rows if row.attack in exposure.leading)
-
-
-def _is_bound(one: Measured) -> bool:
-    return is_weakened(one.worst.exposure)
 
 
 def _shown(found: Sequence[Measured]) -> list[Measured]:

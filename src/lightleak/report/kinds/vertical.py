@@ -1,26 +1,17 @@
 """Estimates of shares by parties of vertical federated learning: what their page shows."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from lightleak.core.parties import KINDS
 from lightleak.core.results import VerticalRow
 from lightleak.core.threat_model import Aim
+from lightleak.report import charts
+from lightleak.report.blocks import Cell, Column, Figure, Legend, Page, Section, Table
 from lightleak.report.budget import budget
-from lightleak.report.charts import (
-    BASELINE_STYLE,
-    EstimateRow,
-    Style,
-    ends_of,
-    estimate_chart,
-    legend_mark,
-    series_style,
-    share_axis,
-)
 from lightleak.report.compare import by_key, differing
-from lightleak.report.format import DASH, counted, joined, of_hundred, percent, points, unsigned_points, with_interval
+from lightleak.report.format import DASH, joined, of_hundred, percent, points, unsigned_points, with_interval
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.vertical_groups import (
     FIXED,
@@ -37,7 +28,7 @@ from lightleak.report.kinds.vertical_groups import (
     setting_words,
     titled,
 )
-from lightleak.report.page import Cell, Column, Figure, Legend, Page, Section, Table, figures, fill, folded, table_of
+from lightleak.report.page import figures, fill, folded, table_of
 from lightleak.report.plot.axis import axis
 from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, draw
 from lightleak.report.read import Run
@@ -49,8 +40,8 @@ from lightleak.report.sections.tested import evidence_section, untested
 from lightleak.report.sections.warnings import warnings_section
 
 TEMPLATE = "vertical"
-STYLES = {"C1": Style("s0", "circle"), "C2": Style("s1", "square")}
-OTHER_STYLE, UNDEFENDED_STYLE = Style("s2", "triangle"), Style("validation", "cross")
+STYLES = {"C1": charts.Style("s0", "circle"), "C2": charts.Style("s1", "square")}
+OTHER_STYLE, UNDEFENDED_STYLE = charts.Style("s2", "triangle"), charts.Style("validation", "cross")
 HEADINGS = {"C1": "C1, with the labels", "C2": "C2, without the labels"}
 ROLES = {
     "C1": "active party: it holds the labels and the top network, sees what every party sends and which gradients go "
@@ -64,8 +55,9 @@ MOST_PLACES = 4
 MOST_PANELS = 4
 """Panels of defenses whose table is shown without unfolding."""
 
+
 _NUMBER = re.compile(r"(?<![A-Za-z])\d[\d.,]*(?:e[-+]?\d+)?")
-"""Not the digit of a name such as C1."""
+"""What warnings of one sort differ in, such as an estimate that it quotes; not the digit of a name such as C1."""
 
 
 def page(runs: Sequence[Run], redact: bool) -> Page:
@@ -74,6 +66,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     found = Findings(compare(rows), redact)
     measured, norms = properties(found.groups), norm_entries(runs)
     contents = fill(TEMPLATE, "contents", bool(norms), redact)
+    placed = [(joined(*group.place[1:], group.title), group.rows) for group in found.groups]
     return Page(
         title=title_of(runs, "Property leakage report"),
         subject=subject_of(runs),
@@ -87,7 +80,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
             _kinds(measured),
             _outcomes(found),
             norms_section(norms, found.main.first.property_name if found.main else ""),
-            warnings_section(_warnings(found.groups, redact)),
+            warnings_section(placed, "estimate", lambda warning: _NUMBER.sub("…", warning), redact),
             run_section(runs, rows, contents, unit=("estimate", "estimates"), title=attack_name),
         ],
     )
@@ -122,15 +115,15 @@ def _learned_mean(group: VerticalGroup) -> float:
 def _summary_chart(found: Findings) -> Figure:
     """How far off attacks are, next to own columns alone and the most protective defense; no share of records."""
     shown = _most_learned(found)
-    rows = [EstimateRow(_titled(group, found), group.error, _style(group)) for group in shown if group.error]
+    rows = [charts.EstimateRow(_titled(group, found), group.error, _style(group)) for group in shown if group.error]
     main, best = shown[0], found.most_protective
     if main.own_error and not found.redact:
-        rows.insert(1, EstimateRow("the same by own columns alone", main.own_error, BASELINE_STYLE))
+        rows.insert(1, charts.EstimateRow("the same by own columns alone", main.own_error, charts.BASELINE_STYLE))
     if best:
-        rows.insert(1, EstimateRow(f"the same with {best.group.defense_label}", best.error, OTHER_STYLE))
-    x = share_axis((0.0, *(end for row in rows for end in (row.value.mean, *ends_of(row.value)))))
+        rows.insert(1, charts.EstimateRow(f"the same with {best.group.defense_label}", best.error, OTHER_STYLE))
+    x = charts.share_axis((0.0, *(end for row in rows for end in (row.value.mean, *row.value.ends))))
     name = "How far the attacker's estimate is off the true share"
-    return Figure(estimate_chart(name, rows, (), x), name, plot="bars")
+    return Figure(charts.estimate_chart(name, rows, (), x), name, plot="bars")
 
 
 def _summary_table(found: Findings) -> Table:
@@ -152,7 +145,7 @@ def _titled(group: VerticalGroup, found: Findings) -> str:
     return joined(titled(group.place, several), group.first.adversary, by=" · ")
 
 
-def _style(group: VerticalGroup) -> Style:
+def _style(group: VerticalGroup) -> charts.Style:
     return STYLES.get(group.first.adversary, OTHER_STYLE)
 
 
@@ -186,8 +179,7 @@ def _shares(measured: Sequence[Property]) -> Section | None:
         return None
     groups = [group for one in measured for group in one.groups]
     adversaries = {group.first.adversary for group in groups}
-    marks: list[tuple[str, str]] = [(legend_mark(STYLES[name]), name) for name in STYLES if name in adversaries]
-    marks += [("", "right: mean absolute error in points")] if any(group.error for group in groups) else []
+    marks = [(charts.legend_mark(STYLES[name]), name) for name in STYLES if name in adversaries]
     words = fill(TEMPLATE, "shares", any(len(group.rows) > 1 for group in groups))
     return Section("shares", "Estimates against the truth", (words, Legend(tuple(marks)), *figures(drawn)))
 
@@ -201,21 +193,20 @@ def _share_chart(one: Property) -> Figure | None:
     if not rows:
         return None
     true = [value for group in one.groups for value in group.values("true_fraction")]
-    ends = [end for row in rows for end in (row.value.mean, *ends_of(row.value), *(value for value, _ in row.singles))]
+    ends = [end for row in rows for end in (row.value.mean, *row.value.ends, *(value for value, _ in row.singles))]
     name = f"Estimated share of records with {one.name}, by attack, against the true share"
     mean = sum(true) / len(true) if true else 0.0
     rules = [Rule(mean, "truth", f"true {percent(mean)}", ends=(min(true), max(true)))] if true else []
-    return Figure(estimate_chart(name, rows, rules, share_axis((*ends, *true))), one.title, plot="bars")
+    return Figure(charts.estimate_chart(name, rows, rules, charts.share_axis((*ends, *true))), one.title, plot="bars")
 
 
-def _share_row(title: str, group: VerticalGroup, value: Estimate) -> EstimateRow:
+def _share_row(title: str, group: VerticalGroup, value: Estimate) -> charts.EstimateRow:
     singles = [(row.estimated, _hover(row)) for row in group.rows if row.estimated is not None]
-    return EstimateRow(
+    return charts.EstimateRow(
         label=title,
         value=value,
         singles=tuple(singles) if len(group.rows) > 1 else (),
         style=_style(group),
-        note=unsigned_points(group.error) if group.error else "",
     )
 
 
@@ -287,8 +278,7 @@ def _of_hundred(value: Estimate | None) -> str:
 
 
 def _worth(group: VerticalGroup) -> str:
-    found = group.worth()
-    return found.words if found else DASH
+    return group.worth.words if group.worth else DASH
 
 
 def _learned(group: VerticalGroup, redact: bool, places: int = 1) -> str:
@@ -310,7 +300,7 @@ def _outcomes(found: Findings) -> Section | None:
         return None
     every = [one for _, outcomes in panels for one in outcomes]
     names = dict.fromkeys(_family(one.group) for one in every if one.group.is_defended)
-    styles = {name: series_style(index) for index, name in enumerate(names)} | {"no defense": UNDEFENDED_STYLE}
+    styles = {name: charts.series_style(index) for index, name in enumerate(names)} | {"no defense": UNDEFENDED_STYLE}
     drawn = [figure for title, same in panels if (figure := _error_chart(title, same, styles, found.redact))]
     is_unaware = not found.redact and any(row.unaware_error != row.error for one in every for row in one.group.rows)
     table = table_of(
@@ -321,7 +311,9 @@ def _outcomes(found: Findings) -> Section | None:
         line_css=lambda one: "" if one.group.is_defended else "baseline",
     )
     setting = joined(*setting_words(found.main, ["defense", *_varying(found.best)])) if found.main else ""
-    legend = Legend(tuple((legend_mark(look), name) for name, look in styles.items())) if names and drawn else None
+    legend = (
+        Legend(tuple((charts.legend_mark(look), name) for name, look in styles.items())) if names and drawn else None
+    )
     return Section(
         "defenses" if names else "learned",
         "Defenses" if names else "What each company learned",
@@ -362,7 +354,9 @@ def _family(group: VerticalGroup) -> str:
     return (group.first.defense_name or group.defense_label) if group.is_defended else group.defense_label
 
 
-def _error_chart(title: str, outcomes: Sequence[Outcome], styles: dict[str, Style], redact: bool) -> Figure | None:
+def _error_chart(
+    title: str, outcomes: Sequence[Outcome], styles: dict[str, charts.Style], redact: bool
+) -> Figure | None:
     """The attacker's error in points (upwards) against the AUC (rightwards), with intervals; None without an AUC.
 
     What the adversary's own columns alone are off by is a dashed line.
@@ -380,22 +374,22 @@ def _error_chart(title: str, outcomes: Sequence[Outcome], styles: dict[str, Styl
     if not drawn:
         return None
     highest = max([end for mark in drawn for end in (mark.y, mark.y_ends[1]) if end is not None])
-    x = share_axis((end for mark in drawn for end in (mark.x, *mark.x_ends)), title="AUC of the model")
+    x = charts.share_axis((end for mark in drawn for end in (mark.x, *mark.x_ends)), title="AUC of the model")
     y = axis([0.0, min(max(highest, 100 * own.mean if own else 0.0), 100.0)], ends="round")
     rules = [] if own is None else [Rule(100 * own.mean, "guess faint", "own", along="y")]
     drawing = draw(Plot(f"Error against AUC: {title}", x, y, layers, rules, height=240, grid="y"))
     return Figure(drawing, title, "Upwards: error of the attacker in points", plot="scatter")
 
 
-def _mark(one: Outcome, family: str, style: Style) -> Mark | None:
+def _mark(one: Outcome, family: str, style: charts.Style) -> Mark | None:
     auc, error, strength = one.group.mean("auc"), one.error, one.group.first.defense_strength
     if auc is None:
         return None
     label = "" if strength is None else f"{strength:g}"
     name = joined(family, label, by=" ") if one.group.first.defense_name else family
     hover = f"{name}: {unsigned_points(error)} points off, AUC {auc.mean:.3f}"
-    low, high = (None if end is None else 100 * end for end in ends_of(error))
-    return Mark(auc.mean, 100 * error.mean, style, hover, ends_of(auc), (low, high), label)
+    low, high = (None if end is None else 100 * end for end in error.ends)
+    return Mark(auc.mean, 100 * error.mean, style, hover, auc.ends, (low, high), label)
 
 
 def _kinds(measured: Sequence[Property]) -> Section | None:
@@ -424,22 +418,3 @@ def _of_kind(kind: str) -> Column[VerticalGroup]:
         lambda group: _off(group.mean(lambda row: row.kind_errors.get(kind))),
         optional=True,
     )
-
-
-def _warnings(groups: Groups, redact: bool) -> list[tuple[str, list[str]]]:
-    """What attacks warned of, and where; warnings that differ in numbers alone stand once, with the first's numbers.
-
-    Under ``redact`` their numbers are left out: a warning may quote an estimate.
-    """
-    found: dict[str, tuple[str, Counter[str]]] = {}
-    totals: Counter[str] = Counter()
-    for group in groups:
-        place = joined(*group.place[1:], group.title)
-        totals[place] += len(group.rows)
-        for row in group.rows:
-            for blank, warning in {_NUMBER.sub("…", warning): warning for warning in row.warnings}.items():
-                found.setdefault(blank, (blank if redact else warning, Counter()))[1][place] += 1
-    return [
-        (words, [f"{place} ({count} of {counted(totals[place], 'estimate')})" for place, count in places.items()])
-        for words, places in found.values()
-    ]

@@ -171,9 +171,10 @@ class VerticalGroup(Group[VerticalRow]):
         learned = self.learned(comparisons)
         return learned is not None and learned.is_above
 
-    def worth(self, error: str = "error") -> Worth | None:
-        """Size of a random labeled sample that estimates the share as well; ``own_columns_error`` gives the null's."""
-        return worth_of((row.true_fraction, row.number(error)) for row in self.rows)
+    @property
+    def worth(self) -> Worth | None:
+        """Size of a random labeled sample that estimates the share as well."""
+        return worth_of((row.true_fraction, row.error) for row in self.rows)
 
     @property
     def coverage(self) -> tuple[int, int] | None:
@@ -394,13 +395,6 @@ class Findings:
     def leaking(self) -> list[VerticalGroup]:
         """Those of `best` that measurably learned something from the exchange, at all places at once."""
         return [group for group in self.best if group.leaks(self.places)]
-
-    @property
-    def unshown(self) -> list[str]:
-        """Properties on which nothing was shown to be learned, although it was measured; none of a single one."""
-        leaking = {group.place[:2] for group in self.leaking}
-        found = {one.place[:2]: (one.learned() or Estimate(0)).has_interval for one in self.best}
-        return [place[1] for place, known in found.items() if known and place not in leaking and len(found) > 1]
 
     @cached_property
     def defended(self) -> list[Outcome]:

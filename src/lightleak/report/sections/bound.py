@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from lightleak.attacks.property_inference.bound import distinguishing_accuracy_bound
+from lightleak.report.blocks import Page, Section
 from lightleak.report.charts import Series, line_figure, series_style
 from lightleak.report.format import counted
 from lightleak.report.intervals import Estimate
-from lightleak.report.page import Page, Section, fill, render
+from lightleak.report.page import fill, render
 
 GAPS = tuple(i / 40 for i in range(1, 21))
 RECORDS = (1, 10, 100)

@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lightleak.core.records import json_field
+from lightleak.report.blocks import Block, Column, Page, Section
 from lightleak.report.charts import BASELINE_STYLE, Series, line_figure, series_style, spread
 from lightleak.report.compare import by_key
 from lightleak.report.format import percent, points
 from lightleak.report.intervals import Estimate
-from lightleak.report.page import Block, Column, Page, Section, fill, folded, render, table_of
+from lightleak.report.page import fill, folded, render, table_of
 from lightleak.report.sections.summary import interval_cell
 
 FILE_NAME = "games.json"

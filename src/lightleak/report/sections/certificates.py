@@ -7,11 +7,12 @@ from typing import get_args
 
 from lightleak.core.certificate import Outcome
 from lightleak.core.results import UpdateRow
+from lightleak.report.blocks import Block, Column, Section
 from lightleak.report.compare import Group, by_key
 from lightleak.report.format import DASH, attack_title, capital, percent
 from lightleak.report.format import with_interval as share_words
 from lightleak.report.kinds.updates_words import parts, time_unit, varying
-from lightleak.report.page import Block, Column, Section, fill, folded, table_of
+from lightleak.report.page import fill, folded, table_of
 
 COMPOSED = "audit_max"
 _WHEN = {"initial": "before training", "given": "network as given"}

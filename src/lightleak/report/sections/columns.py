@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from lightleak.report.blocks import Block, Figure, Legend
 from lightleak.report.charts import END_STYLE, START_STYLE, Pair, legend_mark, pair_chart
 from lightleak.report.format import points
-from lightleak.report.page import Block, Figure, Legend
 
 MOST_DRAWN = 60
 """Lines of the chart; a table of thousands of columns keeps those with the largest difference."""

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
-from lightleak.report.page import Figure
+from lightleak.report.blocks import Figure
 from lightleak.report.plot.axis import Axis, axis
 from lightleak.report.plot.chart import Line, Plot, draw
 

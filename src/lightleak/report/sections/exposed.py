@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lightleak.core.people import People
+from lightleak.report.blocks import Block, Cell, Column
 from lightleak.report.format import DASH, counted
-from lightleak.report.page import Block, Cell, Column, fill, table_of
+from lightleak.report.page import fill, table_of
 from lightleak.report.read import Run
 
 MOST_PEOPLE = 10

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from lightleak.report.blocks import Cell, Column, Table
 from lightleak.report.format import DASH
-from lightleak.report.page import Cell, Column, Table, table_of
+from lightleak.report.page import table_of
 
 HEAT_BOUNDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 """Where the shade changes: the color says which, the printed number says how much."""

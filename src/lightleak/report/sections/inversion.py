@@ -6,37 +6,14 @@ from functools import partial
 
 from markupsafe import Markup
 
-from lightleak.report.charts import (
-    BASELINE_STYLE,
-    SHARES,
-    EstimateRow,
-    Style,
-    bar_chart,
-    estimate_chart,
-    legend_mark,
-    series_style,
-    share_axis,
-)
+from lightleak.report import charts
+from lightleak.report.blocks import Block, Column, Details, Figure, Heading, Legend, Panels, Section, Table
 from lightleak.report.compare import by_key
 from lightleak.report.format import count, distance, joined, percent, with_interval
 from lightleak.report.intervals import Estimate
-from lightleak.report.kinds.released_entries import Entry, Memorization, PseudoLabel, pooled
-from lightleak.report.kinds.released_groups import ACCURACY, HALF, Attack, Scenario, Topic
-from lightleak.report.page import (
-    Block,
-    Column,
-    Details,
-    Figure,
-    Heading,
-    Legend,
-    Panels,
-    Section,
-    Table,
-    fill,
-    folded,
-    names_table,
-    table_of,
-)
+from lightleak.report.kinds.released_entries import Entry, Memorization, PseudoLabel
+from lightleak.report.kinds.released_groups import ACCURACY, HALF, Attack, Scenario
+from lightleak.report.page import fill, folded, names_table, table_of
 from lightleak.report.plot.axis import Axis
 from lightleak.report.plot.chart import Rule
 from lightleak.report.sections.columns import pairs_by_name
@@ -60,7 +37,7 @@ LOGARITHMIC = ("discriminator", "conditioning")
 words = partial(fill, "inversion")
 
 
-def classes_section(scenario: Scenario | None, main: Attack | None, subjects: Sequence[Topic]) -> Section | None:
+def classes_section(scenario: Scenario | None, main: Attack | None, subjects: Sequence[Attack]) -> Section | None:
     """Draw how often rows are taken for each class, and how alike their values are; None where nothing is known."""
     blocks: list[Block] = []
     made = main.by_class(ACCURACY) if main else {}
@@ -70,14 +47,14 @@ def classes_section(scenario: Scenario | None, main: Attack | None, subjects: Se
         name = f"Share of rows taken for each of {len(made)} classes, real and made up"
         drawn = pairs_by_name(name, made, real, "real rows", "made-up rows")
         blocks = [words("classes", scenario.place(main.name), n_above, len(made), bool(real)), *drawn]
-    maps = [(one.title, table) for one in subjects if (table := _heat_map(one))]
+    maps = [(one.name, table) for one in subjects if (table := _heat_map(one))]
     blocks += [words("heat", (0.0, *HEAT_BOUNDS))] if maps else []
     for index, (title, table) in enumerate(maps):
         blocks += folded(title, table, when=len(maps) > 1, is_open=not index)
     return Section("classes", "Class by class", tuple(blocks)) if blocks else None
 
 
-def _heat_map(topic: Topic) -> Table | None:
+def _heat_map(topic: Attack) -> Table | None:
     """How alike single columns are, by class and kind of column; means over seeds (thesis Fig. 5.3)."""
     shapes = [entry.class_shapes for entry in topic.entries]
     pairs = [(one.class_name, one.scores) for shape in shapes for one in shape.classes]
@@ -98,11 +75,11 @@ def _heat_map(topic: Topic) -> Table | None:
     foot = line("All classes", [scores for _, scores, _ in lines])
     head = {name: KIND_TITLES.get(name, name) for name in names}
     head |= {name: words("kind", head[name], int(size)) for name, size in sizes.items() if name in head}
-    label = f"Column shapes by class and kind of column, {topic.title}"
+    label = f"Column shapes by class and kind of column, {topic.name}"
     return heat_map(label, "Class", head, lines, foot) if names else None
 
 
-def lowest_section(subjects: Sequence[Topic], seeds: bool) -> Section | None:
+def lowest_section(subjects: Sequence[Attack], seeds: bool) -> Section | None:
     """Draw the columns that are least alike, of the first seed of each attack that names some (thesis Fig. 5.5)."""
     blocks: list[Block] = []
     for topic, entry in _first(subjects, lambda entry: bool(entry.lowest)):
@@ -110,28 +87,33 @@ def lowest_section(subjects: Sequence[Topic], seeds: bool) -> Section | None:
         if topic.is_baseline or not low:
             continue
         bars = [
-            EstimateRow(joined(one.column, one.kind and f"({one.kind})", by=" "), Estimate(score), _style(one.metric))
+            charts.EstimateRow(
+                joined(one.column, one.kind and f"({one.kind})", by=" "), Estimate(score), _style(one.metric)
+            )
             for one, score in low
         ]
         drawn: list[Block] = [
-            Figure(bar_chart(f"The {len(bars)} columns of {topic.title} that are least alike", bars, None), plot="bars")
+            Figure(
+                charts.bar_chart(f"The {len(bars)} columns of {topic.name} that are least alike", bars, None),
+                plot="bars",
+            )
         ]
         if entry.column_shapes:
             every = sorted(entry.column_shapes.items(), key=lambda pair: pair[1])
             table = names_table("All columns", ((name, percent(score)) for name, score in every), box="tall")
             drawn.append(Details(f"All {len(every)} columns", (table,), css="plain"))
         mean = statistics.fmean(score for _, score in low)
-        title = f"{_with_seed(topic.title, entry, seeds)}: the {len(bars)} lowest, {percent(mean)} on average"
+        title = f"{_with_seed(topic.name, entry, seeds)}: the {len(bars)} lowest, {percent(mean)} on average"
         blocks.append(Details(title, tuple(drawn), is_open=not blocks))
-    legend = Legend(tuple((legend_mark(_style(name)), said) for name, said in METRICS.items()))
+    legend = Legend(tuple((charts.legend_mark(_style(name)), said) for name, said in METRICS.items()))
     return Section("columns", "Columns that are least alike", (words("lowest"), legend, *blocks)) if blocks else None
 
 
-def _style(metric: str) -> Style:
-    return series_style(list(METRICS).index(metric) if metric in METRICS else 0)
+def _style(metric: str) -> charts.Style:
+    return charts.series_style(list(METRICS).index(metric) if metric in METRICS else 0)
 
 
-def _first(subjects: Sequence[Topic], has: Callable[[Entry], bool]) -> Iterator[tuple[Topic, Entry]]:
+def _first(subjects: Sequence[Attack], has: Callable[[Entry], bool]) -> Iterator[tuple[Attack, Entry]]:
     """The first entry of each topic that has something."""
     for topic in subjects:
         if (entry := next(filter(has, topic.entries), None)) is not None:
@@ -142,7 +124,7 @@ def _with_seed(title: str, entry: Entry, seeds: bool) -> str:
     return f"{title}, seed {entry.seed}" if seeds else title
 
 
-def closest_pairs(topic: Topic) -> tuple[PairOfRows, ...]:
+def closest_pairs(topic: Attack) -> tuple[PairOfRows, ...]:
     """Return the closest pairs of an attack, of its first seed that has some, the closest first."""
     entry = next((entry for entry in topic.entries if entry.pairs), None)
     if entry is None or topic.is_baseline:
@@ -151,7 +133,7 @@ def closest_pairs(topic: Topic) -> tuple[PairOfRows, ...]:
     return tuple(sorted(found, key=lambda pair: (pair.distance is None, pair.distance or 0.0)))
 
 
-def nearest_section(subjects: Sequence[Topic], pairs: Sequence[PairOfRows], seeds: bool) -> Section | None:
+def nearest_section(subjects: Sequence[Attack], pairs: Sequence[PairOfRows], seeds: bool) -> Section | None:
     """Draw the closest made-up and private row of each class side by side (thesis Table A.2)."""
     if not pairs:
         return None
@@ -159,10 +141,10 @@ def nearest_section(subjects: Sequence[Topic], pairs: Sequence[PairOfRows], seed
     topic, entry, mean = next(found for found in known if not found[0].is_baseline)
     columns, same = columns_of(pairs)
     n_equal = sum(all(pair.agrees(name) for name in columns) for pair in pairs)
-    others = [(one.title, value) for one, _, value in known if one.is_baseline and value is not None]
+    others = [(one.name, value) for one, _, value in known if one.is_baseline and value is not None]
     title = "Nearest private and made-up rows"
     blocks = (
-        words("nearest", _with_seed(topic.title, entry, seeds), pairs, n_equal, mean, others),
+        words("nearest", _with_seed(topic.name, entry, seeds), pairs, n_equal, mean, others),
         pairs_table(title, "Class", pairs, columns),
         words("hidden", same, bool(columns)),
     )
@@ -174,15 +156,12 @@ def _mean_distance(entry: Entry) -> float | None:
     return statistics.fmean(known) if known else None
 
 
-_Memory = tuple[Topic, Memorization]
-
-
-def memorization_section(subjects: Sequence[Topic]) -> Section | None:
+def memorization_section(subjects: Sequence[Attack]) -> Section | None:
     """Draw whether made-up rows lie nearer to rows the target was trained on than to private rows it never saw."""
-    found: list[_Memory] = [(topic, one) for topic in subjects if (one := pooled(topic.entries)) != Memorization()]
-    dots = [(topic.title, share, (), topic.is_baseline) for topic, one in found if (share := one.value)]
-    ends = (end for _, one, *_ in dots for end in (one.mean, one.low, one.high))
-    x = share_axis((*ends, 0.45, 0.55))
+    found = [topic for topic in subjects if topic.memory != Memorization()]
+    dots = [(topic.name, share, (), topic.is_baseline) for topic in found if (share := topic.memory.value)]
+    ends = (end for _, one, *_ in dots for end in (one.mean, *one.ends))
+    x = charts.share_axis((*ends, 0.45, 0.55))
     name = "Share of made-up rows that lie nearer to a training row than to a held-out one"
     drawn = [Figure(share_chart(name, dots, [Rule(HALF, "guess", "chance 50%")], x), plot="bars")] if dots else []
     table = table_of(
@@ -190,18 +169,18 @@ def memorization_section(subjects: Sequence[Topic]) -> Section | None:
         _MEMORY_COLUMNS,
         [("", found)],
         css="wrap",
-        line_css=lambda pair: "baseline" if pair[0].is_baseline else "",
+        line_css=lambda topic: "baseline" if topic.is_baseline else "",
     )
     blocks: list[Block] = [words("memorization"), *drawn, table, words("memorized")]
     return Section("memorization", "Copies of single rows", blocks) if found else None
 
 
-_MEMORY_COLUMNS: tuple[Column[_Memory], ...] = (
-    Column("Made by", lambda pair: pair[0].title),
-    Column("Nearest training row, mean distance", lambda pair: distance(pair[1].train_mean, 4)),
-    Column("Nearest held-out row, mean distance", lambda pair: distance(pair[1].heldout_mean, 4)),
-    Column("Nearer to a training row (95% interval)", lambda pair: with_interval(pair[1].value)),
-    Column("Made-up rows", lambda pair: count(pair[1].n)),
+_MEMORY_COLUMNS: tuple[Column[Attack], ...] = (
+    Column("Made by", lambda topic: topic.name),
+    Column("Nearest training row, mean distance", lambda topic: distance(topic.memory.train_mean, 4)),
+    Column("Nearest held-out row, mean distance", lambda topic: distance(topic.memory.heldout_mean, 4)),
+    Column("Nearer to a training row (95% interval)", lambda topic: with_interval(topic.memory.value)),
+    Column("Made-up rows", lambda topic: count(topic.memory.n)),
 )
 
 
@@ -209,47 +188,47 @@ def share_chart(
     name: str,
     dots: Iterable[tuple[str, Estimate, Sequence[tuple[float, str]], bool]],
     rules: Sequence[Rule],
-    x: Axis = SHARES,
+    x: Axis = charts.SHARES,
 ) -> Markup:
     """Draw shares along one axis: name, mean, single values if several, and whether it is a baseline."""
     rows = [
-        EstimateRow(
+        charts.EstimateRow(
             title,
             value,
-            BASELINE_STYLE if is_baseline else series_style(0),
+            charts.BASELINE_STYLE if is_baseline else charts.series_style(0),
             tuple(singles) if len(singles) > 1 else (),
             percent(value),
         )
         for title, value, singles, is_baseline in dots
     ]
-    return estimate_chart(name, rows, rules, x)
+    return charts.estimate_chart(name, rows, rules, x)
 
 
-def losses_section(subjects: Sequence[Topic], seeds: bool) -> Section | None:
+def losses_section(subjects: Sequence[Attack], seeds: bool) -> Section | None:
     """Draw the curves of each training, of its first seed that has some; searches share their training."""
     found: dict[str, Details] = {}
     for topic in subjects:
-        for entry in topic.entries if topic.fit_title not in found else ():
+        for entry in topic.entries if topic.fit_name not in found else ():
             steps = entry.losses.get("iteration", ())
             drawn = (
-                curve_figure(title, note, topic.fit_title, steps, entry.losses.get(name, ()), name in LOGARITHMIC)
+                curve_figure(title, note, topic.fit_name, steps, entry.losses.get(name, ()), name in LOGARITHMIC)
                 for name, (title, note) in LOSSES.items()
             )
             if curves := tuple(filter(None, drawn)):
-                title = _with_seed(topic.fit_title, entry, seeds)
-                found[topic.fit_title] = Details(title, (Panels(curves, "curves"),), is_open=not found)
+                title = _with_seed(topic.fit_name, entry, seeds)
+                found[topic.fit_name] = Details(title, (Panels(curves, "curves"),), is_open=not found)
                 break
     blocks: list[Block] = [words("losses"), *found.values()]
     return Section("losses", "Training curves of the generator", blocks) if found else None
 
 
-def labels_section(subjects: Sequence[Topic], seeds: bool) -> Section | None:
+def labels_section(subjects: Sequence[Attack], seeds: bool) -> Section | None:
     """Draw how the public rows were sorted; attacks and searches of one target share a sorting."""
     first = _first(subjects, lambda entry: bool(entry.pseudo_labels))
     found = by_key(first, lambda pair: pair[1].pseudo_labels)
     blocks: list[Block] = [words("labels")]
     for rows, ((topic, entry), *_) in found.items():
-        blocks += [Heading(_with_seed(topic.fit_title, entry, seeds))] if len(found) > 1 else []
+        blocks += [Heading(_with_seed(topic.fit_name, entry, seeds))] if len(found) > 1 else []
         left_out = [f"{one.class_name} ({one.excluded})" for one in rows if one.excluded]
         table = table_of("Public rows by class", _LABEL_COLUMNS, [("", rows)], css="wrap")
         said = words("sorted", sum(one.used or 0 for one in rows), len(rows), left_out)

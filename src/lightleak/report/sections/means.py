@@ -5,10 +5,11 @@ from typing import Any
 
 from lightleak.core.results import NONE, Row
 from lightleak.core.threat_model import Does, Knows, Sees, Threat, Who
+from lightleak.report.blocks import Column, Table
 from lightleak.report.compare import by_key
 from lightleak.report.format import DASH, capital, duration, listed
 from lightleak.report.intervals import estimate
-from lightleak.report.page import Column, Table, table_of
+from lightleak.report.page import table_of
 
 WHO: Mapping[Who, str] = {
     "server": "whoever runs the server or breaks into it",

@@ -10,10 +10,11 @@ from lightleak.core.errors import UsageError
 from lightleak.core.parties import KINDS
 from lightleak.core.records import json_field
 from lightleak.core.results import NONE
+from lightleak.report.blocks import Block, Column, Details, Figure, Legend, Panels, Section
 from lightleak.report.compare import by_key
 from lightleak.report.format import DASH, joined
 from lightleak.report.intervals import estimate
-from lightleak.report.page import Block, Column, Details, Figure, Legend, Panels, Section, fill, table_of, text
+from lightleak.report.page import fill, table_of, text
 from lightleak.report.plot.axis import axis
 from lightleak.report.plot.chart import Line, Plot, draw, legend_key, stairs
 from lightleak.report.read import Run

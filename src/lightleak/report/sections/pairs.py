@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lightleak.report.blocks import Cell, Line, Lines, Table
 from lightleak.report.format import DASH, distance
-from lightleak.report.page import Cell, Line, Lines, Table, fill
+from lightleak.report.page import fill
 
 
 @dataclass(frozen=True)

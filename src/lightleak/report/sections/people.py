@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from lightleak.core.people import Group, People, Rate, Risk
+from lightleak.report.blocks import Block, Cell, Column, Figure, Heading, Legend, Section, Table
 from lightleak.report.charts import (
     BASELINE_STYLE,
     SHARES,
@@ -14,7 +15,7 @@ from lightleak.report.charts import (
 )
 from lightleak.report.format import DASH, attack_title, count, counted, duration, joined, of_hundred
 from lightleak.report.intervals import Estimate
-from lightleak.report.page import Block, Cell, Column, Figure, Heading, Legend, Section, Table, figures, fill, table_of
+from lightleak.report.page import figures, fill, table_of
 from lightleak.report.plot.axis import axis
 from lightleak.report.plot.chart import Line, Plot, Rule, draw
 from lightleak.report.read import Run

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from lightleak.core.errors import UsageError
-from lightleak.report.page import Section, fill
+from lightleak.report.blocks import Section
+from lightleak.report.page import fill
 from lightleak.report.read import Run
 
 FILE_NAME = "pictures.json"

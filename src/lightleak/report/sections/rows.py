@@ -8,9 +8,10 @@ from typing import get_args
 
 from lightleak.core.certificate import RowStatus
 from lightleak.core.results import UpdateRow
+from lightleak.report.blocks import Block, Cell, Line, Lines, Section, Table
 from lightleak.report.compare import Group, by_key
 from lightleak.report.format import DASH
-from lightleak.report.page import Block, Cell, Line, Lines, Section, Table, fill
+from lightleak.report.page import fill
 from lightleak.report.read import STATUS, Run, cells_file, load_cells
 from lightleak.report.read import Cell as Value
 

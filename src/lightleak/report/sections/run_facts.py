@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lightleak.core.results import Row
+from lightleak.report.blocks import Section
 from lightleak.report.compare import by_key
 from lightleak.report.format import attack_title
-from lightleak.report.page import Block, Section, fill, names_table
+from lightleak.report.page import fill, names_table
 from lightleak.report.read import Run
 
 
@@ -17,7 +18,6 @@ def run_section(
     *,
     unit: tuple[str, str] = ("batch", "batches"),
     title: Callable[[Any], str] = lambda row: attack_title(row.attack),
-    time: Sequence[Block] | None = None,
     is_study: bool = False,
 ) -> Section:
     """Draw the facts of the runs.
@@ -28,7 +28,6 @@ def run_section(
         contents: which private values the file contains, as HTML.
         unit: what a row's time was spent on, one and several.
         title: name of a row's attack.
-        time: blocks on time, in place of the sentence made from the rows.
         is_study: whether the runs are studies, which another command runs again.
     """
     timed = by_key((row for row in rows if row.seconds is not None), title)
@@ -43,7 +42,7 @@ def run_section(
     facts = fill(
         "sections",
         "run",
-        spent=slowest if time is None else (),
+        spent=slowest,
         unit=unit,
         seeds=seeds,
         settings=names_table("Settings of each attack", settings) if settings else None,
@@ -54,7 +53,7 @@ def run_section(
         is_study=is_study,
         contents=contents,
     )
-    return Section("run", "Time, versions, settings", (*(time or ()), facts))
+    return Section("run", "Time, versions, settings", (facts,))
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

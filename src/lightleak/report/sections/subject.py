@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from lightleak.report.blocks import Block, Section
 from lightleak.report.format import attack_title
-from lightleak.report.page import Block, Section, fill
+from lightleak.report.page import fill
 from lightleak.report.read import Run
 
 

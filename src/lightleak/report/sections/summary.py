@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from lightleak.report.blocks import Block, Cell, Column, Section, Table
 from lightleak.report.format import DASH, interval, lowest, of_hundred, percent, points, sign_of, with_interval
 from lightleak.report.intervals import Estimate
-from lightleak.report.page import Block, Cell, Column, Section, Table, fill, table_of
+from lightleak.report.page import fill, table_of
 
 MOST_RUNS = 2
 """Runs that are compared with the first one here, so that the summary stays one sheet."""

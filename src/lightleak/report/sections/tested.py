@@ -14,9 +14,10 @@ from urllib.parse import quote
 from lightleak.core.results import Row
 from lightleak.core.threat_model import Aim
 from lightleak.report.attacks import aims_of
+from lightleak.report.blocks import Block, Cell, Column, Details, Section, Table
 from lightleak.report.budget import budget
 from lightleak.report.format import attack_title, capital, defense_title, duration
-from lightleak.report.page import Block, Cell, Column, Details, Section, Table, fill, table_of
+from lightleak.report.page import fill, table_of
 from lightleak.report.read import Run
 from lightleak.report.sections.means import KNOWS, SEES, facts_of, means_table, memory_words, most_memory, roles
 

@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from lightleak.core.results import UpdateRow
+from lightleak.report.blocks import Figure, Section
 from lightleak.report.charts import VALIDATION_STYLE, Series, Style, line_figure, series_style, spread
 from lightleak.report.compare import Group, by_key, fixed
 from lightleak.report.format import attack_title, capital
 from lightleak.report.intervals import Estimate, estimate
 from lightleak.report.kinds.updates_words import FIXED, of_rows, parts, time_unit, varying
-from lightleak.report.page import Figure, Section, figures, fill
+from lightleak.report.page import figures, fill
 from lightleak.report.read import Run
 
 VALIDATION_COLUMN = "val/accuracy"

@@ -22,7 +22,8 @@ from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.seeds import derive_seed
 from lightleak.experiments.unit import write_whole
-from lightleak.report.page import Block, Page, Section, fill, render
+from lightleak.report.blocks import Block, Page, Section
+from lightleak.report.page import fill, render
 from lightleak.report.sections.pictures import PictureRow, picture_row
 from lightleak.reproductions.fedavg.clients import ImageClients
 from lightleak.reproductions.fedavg.job import attack_row, unit_id

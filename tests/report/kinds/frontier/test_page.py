@@ -43,24 +43,18 @@ def test_a_full_run_shows_every_section(page_of, make_frontier) -> None:
     assert "nan" not in page.text.lower().split() and "None" not in page.text.split()
 
 
-def test_verdicts_of_the_whole_frontier(page_of, make_named_frontier) -> None:
-    full = page_of(make_named_frontier("full")()).text
-    assert "Measured with 5 trainings and 6 clients" in full
-    assert "Of 19 points measured, 7 are Pareto-best, from the most accurate to the least leaky: Clipping 1, " in full
-    assert re.search(r"of them are best in the means only.* of the other 12, 1 cannot be distinguished", full)
+def test_few_measurements_and_weak_attacks_are_named(page_of, make_named_frontier) -> None:
     changed = {"none": (0.79, 0.84), "sign": (0.6, 0.86)}
-    two = page_of(make_named_frontier("two")(curves=tuple(changed), changed=changed)).text
-    assert "Of 2 points measured, only one is Pareto-best: Sign." in two and "in the means only" not in two
     single = page_of(make_named_frontier("1")(curves=tuple(changed), changed=changed, trainings=1, clients=1)).text
     assert "Measured with 1 training and 1 client" in single and "give no intervals" in single
     weak = page_of(make_named_frontier("weak")(curves=("none", "sign"), extra={"options": {"steps": 100}})).text
-    assert "TabLeak, 100 steps in place of 1500" in weak and "Pareto-best:" not in weak and "first to" not in weak
+    assert "TabLeak, 100 steps in place of 1500" in weak and "first to" not in weak
 
 
 def test_the_table_has_a_line_for_every_point_in_order(page_of, make_frontier) -> None:
     page = page_of(make_frontier(curves=("none", "gaussian_noise", "dp_sgd", "sign")))
     start = next(i for i, row in enumerate(page.rows) if "Epsilon, training" in row)
-    found = [(row[0], row[1]) for row in page.rows[start + 1 : start + 9]]
+    found = [(row[0], row[1].split()[0]) for row in page.rows[start + 1 : start + 9]]
     assert found == [
         ("no defense", "–"),
         ("Gaussian noise scale 0.001", "–"),
@@ -122,7 +116,9 @@ def test_numbers_in_the_table_are_those_of_the_rows(page_of, make_frontier) -> N
 
 def test_epsilon_has_a_column_where_something_is_guaranteed(page_of, make_named_frontier) -> None:
     both = make_named_frontier("a")(curves=("none", "dp_sgd"), extra={"release_epsilon": 4.38})
-    found = [row[1:3] for row in page_of(both).rows if row and row[0].startswith("DP-SGD noise")]
+    found = [
+        [one.split()[0] for one in row[1:3]] for row in page_of(both).rows if row and row[0].startswith("DP-SGD noise")
+    ]
     assert found == [["9.83", "4.38"], ["2.94", "4.38"], ["1.02", "4.38"]]
     without = page_of(make_named_frontier("b")(curves=("none", "sign")))
     assert "Epsilon" not in without.text

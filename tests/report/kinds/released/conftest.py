@@ -10,8 +10,8 @@ import pytest
 import yaml
 from markupsafe import Markup
 
+from lightleak.report.blocks import Details, Section, Table
 from lightleak.report.kinds.released import page
-from lightleak.report.page import Details, Section, Table
 from lightleak.report.read import load_run
 
 # The twenty most frequent first diagnoses of Diabetes-130 (ICD-9), and about how many encounters have them.

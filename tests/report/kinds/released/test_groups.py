@@ -164,22 +164,22 @@ def test_entries_find_their_attack_and_the_main_one_comes_first() -> None:
     known = scenarios(*rows, entries=tuple(entries))
     main = next(one for one in known[0].groups if one.search == "tpe")
     found = topics(known, entries, main)
-    assert [(one.title, one.is_baseline, len(one.entries)) for one in found] == [
+    assert [(one.name, one.is_baseline, len(one.entries)) for one in found] == [
         ("PLG-MI · Bayesian search (TPE) · setting 2", False, 3),  # that without a search is about every search
         ("PLG-MI · random\u00a0z · setting 2", False, 1),
         ("PLG-MI · setting 3", False, 1),
         ("unfinished · gradient search", False, 1),
         ("Public rows at random · setting 2", True, 1),
     ]
-    assert found[0].fit_title == found[1].fit_title == "PLG-MI · setting 2"
-    assert topics(scenarios(*rows), [], None) == ()
+    assert found[0].fit_name == found[1].fit_name == "PLG-MI · setting 2"
+    assert topics(scenarios(*rows), [], None) == []
 
 
 def test_entries_of_equal_attacks_in_two_runs_stay_apart() -> None:
     row = {"attack": "plgmi", "seed": 0, "evaluation_index": 0, "attack_accuracy": 0.5}
     entries = (Entry("plgmi", run="b"), Entry("plgmi", run="a"))
     found = topics(scenarios(*(row | {"run": name} for name in ("a", "b")), entries=entries), entries, None)
-    assert {one.title: one.entries[0].run for one in found} == {"PLG-MI · run a": "a", "PLG-MI · run b": "b"}
+    assert {one.name: one.entries[0].run for one in found} == {"PLG-MI · run a": "a", "PLG-MI · run b": "b"}
 
 
 def test_names_of_older_versions_are_read() -> None:

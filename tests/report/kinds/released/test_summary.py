@@ -9,23 +9,17 @@ import pytest
 from lightleak.core.results import ReleasedRow, read_row
 from lightleak.core.threat_model import Threat
 from lightleak.metrics.inversion.score import MEASURES
+from lightleak.report.blocks import Page, Table
 from lightleak.report.kinds.released import summary_section
 from lightleak.report.kinds.released_entries import Entry, Memorization
 from lightleak.report.kinds.released_groups import Attack, compare
-from lightleak.report.page import Page, Table, render
+from lightleak.report.page import render
 
 JARGON = (
     "generator", "latent", "epoch", "gradient", "GAN", "PLG-MI", "baseline", "inversion", "white-box", "pseudo",
     "evaluation model", "threat model", "memori", "Gower", "seed", "class ", "classes", "query",
 )  # fmt: skip
 GIVES_AWAY = "the model gives away what its groups look like."
-PLAINLY = {
-    "attack_accuracy": "recognized",
-    "disjoint_accuracy": "recognized by a second model, which learned from other records",
-    "class_shapes_score": "how the values of a group are spread",
-    "distinct_nearest_rows": "how many different private records they resemble",
-    "nearer_to_train": "how near they are to records that the model learned from",
-}
 MORE, CHANCE, LESS = (0.10, 0.11, 0.12), (-0.1, 0.0, 0.1), (-0.10, -0.11, -0.12)
 
 
@@ -80,9 +74,6 @@ def test_recognized_records_are_compared_with_public_real_and_unseen_ones() -> N
     for part in (
         "its 20 groups, of which another model recognizes 82 of 100 (95% interval 77.0 to 87.0)",
         "merely sorted into the groups: 61 of 100, so that the attack has 21.0 more (95% interval",
-        "took public records at random, would have 5.3.",
-        "it recognizes 40 of 100: made-up",
-        "Measured on 3 released models, in 3 evaluations of 1,000 records each",
         "They were not compared",
     ):
         assert part in found, part
@@ -130,55 +121,43 @@ def test_only_all_measures_together_say_that_the_model_gives_its_groups_away() -
 
 
 @pytest.mark.parametrize("name", MEASURES)
-@pytest.mark.parametrize(("gains", "outcome"), [(CHANCE, "may be chance"), (LESS, "less"), (None, "not measured")])
-def test_one_measure_that_does_not_say_so_is_enough(name: str, gains: Any, outcome: str) -> None:
+@pytest.mark.parametrize("gains", [CHANCE, LESS, None])
+def test_one_measure_that_does_not_say_so_is_enough(name: str, gains: Any) -> None:
     found = made(beside(dict.fromkeys(MEASURES, MORE) | {name: gains}))
     assert GIVES_AWAY not in found
     assert f"by 4 of {5 - (gains is None)} measures" in found and "would take all 5" in found
-    assert f"Not shown: {PLAINLY[name]} ({outcome})." in found
 
 
-@pytest.mark.parametrize(("real", "typical"), [(0.4, True), (0.8, False), (None, None)])  # 0.8 is in the interval
-def test_real_records_are_no_bound_of_the_attack(real: float | None, typical: bool | None) -> None:
-    measured = [row | {"real_rows_accuracy": real} for row in PLGMI]
-    found = made(measured)
-    assert ("Of real private records" in found) is (real is not None)
-    assert ("the typical case of a group" in found) is bool(typical)
-    assert ("real records" in made(measured)) is (real is not None)
+@pytest.mark.parametrize("real", [0.4, None])
+def test_real_records_are_drawn_where_they_were_judged(real: float | None) -> None:
+    assert ("real records" in made([row | {"real_rows_accuracy": real} for row in PLGMI])) is (real is not None)
 
 
 @pytest.mark.parametrize(
-    ("entries", "parts"),
+    ("entries", "says"),
     [
-        ((), ("come through was not measured",)),
-        ((entry("plgmi"),), ("come through was not measured",)),
-        ((entry("plgmi", 0.51),), ("51 of 100 made-up records lie",)),
-        ((entry("plgmi", 0.51, 0.49, 0.53),), ("No sign that single", ": 51 of 100", "49.0 to 53.0")),
-        ((entry("plgmi", 0.93, 0.26, 0.99),), ("Too few private records",)),
-        ((entry("plgmi", 0.45, 0.43, 0.47),), ("No sign that single", ": 45 of 100")),
-        ((entry("plgmi", 0.60, 0.58, 0.62),), ("may come through: 60 of 100",)),
-        ((entry("plgmi", 0.60, 0.58, 0.62), entry("public_random", 0.5, 0.48, 0.52)), ("Traces", "public records 50")),
-        ((entry("plgmi", 0.60, 0.58, 0.62), entry("public_random", 0.59, 0.57, 0.61)), ("No sign", "59 of 100 public")),
+        ((), "was not measured"),
+        ((entry("plgmi"),), "was not measured"),
+        ((entry("plgmi", 0.51),), "was not measured"),
+        ((entry("plgmi", 0.51, 0.49, 0.53),), "No sign that single records are copied: made-up"),
+        ((entry("plgmi", 0.93, 0.26, 0.99),), "Too few private records"),
+        ((entry("plgmi", 0.45, 0.43, 0.47),), "No sign that single"),
+        ((entry("plgmi", 0.60, 0.58, 0.62),), "may come through"),
+        ((entry("plgmi", 0.60, 0.58, 0.62), entry("public_random", 0.5, 0.48, 0.52)), "Traces"),
+        ((entry("plgmi", 0.60, 0.58, 0.62), entry("public_random", 0.59, 0.57, 0.61)), "copied: public ones"),
         # Over two seeds 61.0 (48.3 to 73.7): no longer sure.
-        ((entry("plgmi", 0.60, 0.58, 0.62), entry("plgmi", 0.62, 0.6, 0.64, 1)), ("Too few", "61 of 100")),
+        ((entry("plgmi", 0.60, 0.58, 0.62), entry("plgmi", 0.62, 0.6, 0.64, 1)), "Too few"),
     ],
 )
-def test_copies_are_separated_from_nearness_that_public_records_have_too(
-    entries: tuple[Entry, ...], parts: tuple[str, ...]
-) -> None:
-    found = made(PLGMI, BLIND, entries=entries)
-    assert all(part in found for part in parts)
+def test_copies_are_separated_from_nearness_that_public_records_have_too(entries: tuple[Entry, ...], says: str) -> None:
+    assert says in made(PLGMI, BLIND, entries=entries)
 
 
 def test_equal_records_are_compared_with_those_of_public_ones() -> None:
     mine = [row | {"exact_match_rate": 0.002 + 0.0001 * k} for k, row in enumerate(PLGMI)]
     many = [row | {"exact_match_rate": 0.011 + 0.0001 * k} for k, row in enumerate(BLIND)]
-    none = [row | {"exact_match_rate": 0.0} for row in BLIND]
-    assert "0.2 of 100 made-up records equal a private one" in made(mine, BLIND) and "of public ones" not in made(mine)
-    assert "of public ones 1.1 do" in made(mine, many) and "say nothing about copying" in made(mine, many)
-    assert "of public ones 0 do" in made(mine, none) and "copying" not in made(mine, none)
-    assert "No made-up record equals" in made([row | {"exact_match_rate": 0.0} for row in PLGMI], many)
-    assert "in every column" not in made(PLGMI, many)
+    assert [risks(mine, public)[2][1:] for public in (BLIND, many)] == [["0.2", "–"], ["0.2", "1.1"]]
+    assert risks(PLGMI, many)[2][1] == "not measured"
 
 
 def test_how_the_attack_was_chosen_is_said() -> None:
@@ -191,7 +170,6 @@ def test_what_was_not_measured_is_said_to_be() -> None:
     found = made(rows("plgmi", 0.8))
     assert "one training: no interval" in found
     assert "Nothing was measured with public data alone" in found
-    assert "What someone would have who never saw the model was not measured." in found
     unjudged = [{key: row[key] for key in row if key != "attack_accuracy"} for row in PLGMI]
     for nothing, says in (((), "no attack"), ((BLIND,), "no attack"), ((unjudged,), "No other model judged")):
         assert says in made(*nothing) and not risks(*nothing)

@@ -18,12 +18,12 @@ def search_of(folder: Path) -> Search:
 
 @pytest.fixture
 def summary(outline):
-    """Text of the summary, and the values of its tiles."""
+    """Text of the summary."""
 
-    def of(*folders: Path) -> tuple[str, list[str]]:
+    def of(*folders: Path) -> str:
         source = build_report(list(folders), folders[0] / "page.html").read_text(encoding="utf-8")
         found = re.search(r'<section id="summary".*?</section>', source, re.DOTALL)[0]
-        return outline(found).text, re.findall(r"<dd>([^<]*)</dd>", found)
+        return outline(found).text
 
     return of
 
@@ -40,46 +40,42 @@ def summary(outline):
 def test_only_an_interval_without_zero_is_better_or_worse(
     make_study, compared, summary, low, high, verdict: str, tuned: str
 ) -> None:
-    text, tiles = summary(make_study(study={"held_out": compared(low, high)}))
+    text = summary(make_study(study={"held_out": compared(low, high)}))
     verdicts = ("measurably better", "cannot be distinguished", "worse")
     assert [one for one in verdicts if one in text] == [verdict]
     assert f"cell accuracy {tuned} against 80.0%" in text
     ends = " to ".join(f"{100 * end:.1f}".replace("-", "−") for end in (low, high))
-    assert f"(95% interval {ends})" in text and tiles[:2] == [tuned, "80.0%"]
-    assert "held-out data, 95% interval 80.6 to 84.0" in text
+    assert f"(95% interval {ends})" in text
 
 
 def test_less_is_better_where_the_objective_is_minimized(make_study, compared, summary) -> None:
     objective = {"name": "cell_accuracy", "direction": "minimize", "words": "cell accuracy of tableak"}
     for low, high, verdict in ((-0.03, -0.01, "measurably better"), (0.01, 0.03, "are worse")):
-        assert verdict in summary(make_study(study={"objectives": [objective], "held_out": compared(low, high)}))[0]
+        assert verdict in summary(make_study(study={"objectives": [objective], "held_out": compared(low, high)}))
 
 
 def test_without_an_interval_nothing_is_claimed(make_study, compared, summary) -> None:
     comparison = compared(0.01, 0.03) | {"difference": {"mean": 0.02, "low": None, "high": None}}
-    text, tiles = summary(make_study(study={"held_out": comparison}))
-    assert "no interval" in text and "measurably" not in text and tiles[2] == "+2.0"
+    text = summary(make_study(study={"held_out": comparison}))
+    assert "no interval" in text and "measurably" not in text
 
 
 def test_what_was_searched_and_the_time_are_said(make_study, summary) -> None:
-    text = summary(make_study())[0]
-    assert "6 settings" in text and "in 40 trials (30 complete, 9 pruned, 1 failed)" in text
-    assert "the defaults 80.0%; it was picked for that" in text
-    assert "6.34 s where the defaults took 6.12 s (1.04 times as long)" in text
+    text = summary(make_study())
+    assert "6 settings" in text and "in 40 trials." in text
 
 
 def test_a_gain_on_validation_alone_may_be_luck(make_study, summary) -> None:
     folder = make_study(study=INTERRUPTED)
-    (text, tiles), search = summary(folder), search_of(folder)
+    text, search = summary(folder), search_of(folder)
     best, default = (f"{100 * one.values['cell_accuracy']:.1f}%" for one in (search.chosen, search.default))
     assert f"the best trial reaches {best}, the defaults {default}. This may be luck" in text
-    assert tiles == [best, default]
     assert "interval of the held-out" not in text
 
 
 def test_the_best_of_many_is_always_called_optimistic(make_study, summary) -> None:
     for study in ({}, INTERRUPTED):
-        assert "Only the held-out comparison counts." in summary(make_study(study=study))[0]
+        assert "Only the held-out comparison counts." in summary(make_study(study=study))
 
 
 def test_defaults_that_nothing_beat_are_named(make_study, summary) -> None:
@@ -87,7 +83,7 @@ def test_defaults_that_nothing_beat_are_named(make_study, summary) -> None:
         for row in rows:
             row["is_best"] = row["trial"] == 0
 
-    assert "there is nothing to change" in summary(make_study(change=best_first))[0]
+    assert "there is nothing to change" in summary(make_study(change=best_first))
 
 
 def test_an_interrupted_study_says_how_far_it_came(make_named_study, summary) -> None:
@@ -95,34 +91,32 @@ def test_an_interrupted_study_says_how_far_it_came(make_named_study, summary) ->
         for row in rows:
             row |= {"state": "pruned" if row["trial"] else "running", "values": None, "is_best": False}
 
-    text, tiles = summary(make_named_study("three")(trials=3, change=running, study=INTERRUPTED))
-    assert "no trial is complete (2 trials ended early)" in text and tiles == []
-    assert "in 3 trials of 40 asked for (2 pruned, 1 running)" in text
-    empty = summary(make_named_study("empty")(trials=0, study=INTERRUPTED))[0]
+    text = summary(make_named_study("three")(trials=3, change=running, study=INTERRUPTED))
+    assert "no trial is complete (2 trials ended early)" in text
+    assert "in 3 trials of 40 asked for." in text
+    empty = summary(make_named_study("empty")(trials=0, study=INTERRUPTED))
     assert "no trial is complete (no trial has ended)" in empty
-    late = summary(make_named_study("late")(trials=6, change=lambda rows: rows.pop(0), study=INTERRUPTED))[0]
+    late = summary(make_named_study("late")(trials=6, change=lambda rows: rows.pop(0), study=INTERRUPTED))
     assert "The defaults have not been measured yet." in late
 
 
 def test_several_objectives_are_summarized_by_their_knee(make_study, compared, summary) -> None:
     folder = make_study(several=True)
-    (text, tiles), search = summary(folder), search_of(folder)
+    text, search = summary(folder), search_of(folder)
     words = [f"{one.name} {100 * search.chosen.values[one.name]:.1f}%" for one in search.study.objectives]
     assert f"the knee of the front reaches {' and '.join(words)}, the defaults accuracy 83.3%" in text
-    assert f"{len(search.front)} trials are on the front" in text and "The defaults are on it too." in text
-    assert len(tiles) == 4
-    lower = summary(make_study(several=True, study={"held_out": compared(-0.03, -0.01, metric="leakage")}))[0]
+    lower = summary(make_study(several=True, study={"held_out": compared(-0.03, -0.01, metric="leakage")}))
     assert "measurably better than the defaults in leakage: leakage 78.0%" in lower
-    unnamed = summary(make_study(several=True, change=lambda rows: [row.update(is_knee=False) for row in rows]))[0]
+    unnamed = summary(make_study(several=True, change=lambda rows: [row.update(is_knee=False) for row in rows]))
     assert "nothing to propose" in unnamed
 
 
 def test_several_studies_are_counted_by_what_held_out_data_say(make_named_study, compared, summary) -> None:
     comparisons = {"a": compared(0.01, 0.03), "b": compared(-0.01, 0.03), "c": compared(-0.03, -0.01), "d": None}
     folders = [make_named_study(name)(study={"held_out": one}) for name, one in comparisons.items()]
-    text, tiles = summary(*folders)
-    assert "4 studies: of 3 that were compared on held-out data, 1 found settings" in text and tiles == []
+    text = summary(*folders)
+    assert "4 studies: of 3 that were compared on held-out data, 1 found settings" in text
     assert "1 found worse ones" in text
     assert all(f" {name}: On " in text for name in comparisons)
-    alone = summary(folders[3], make_named_study("e")(study={"held_out": None}))[0]
+    alone = summary(folders[3], make_named_study("e")(study={"held_out": None}))
     assert "Of 2 studies none has been compared" in alone

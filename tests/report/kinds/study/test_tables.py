@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from lightleak.report.blocks import Table
 from lightleak.report.kinds.study import (
     MOST_BEST,
     MOST_LISTED,
@@ -14,7 +15,6 @@ from lightleak.report.kinds.study import (
     space_table,
 )
 from lightleak.report.kinds.study_trials import Search, read_search
-from lightleak.report.page import Table
 from lightleak.report.read import load_run
 
 

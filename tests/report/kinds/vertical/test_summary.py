@@ -1,7 +1,6 @@
 """The first section of a vertical report and what each company got follow from the numbers."""
 
 import re
-from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,9 @@ import pytest
 
 from lightleak.core.results import VerticalRow
 from lightleak.core.threat_model import Threat
+from lightleak.report.blocks import Details, Figure, Page, Section, Table
 from lightleak.report.kinds import vertical
-from lightleak.report.page import Details, Figure, Page, Section, Table, render
+from lightleak.report.page import render
 from lightleak.report.read import Run
 
 JARGON = (
@@ -48,11 +48,10 @@ def first_page(*found: list[VerticalRow], redact: bool = False) -> Section:
     return section
 
 
-def evidence(*found: list[VerticalRow], redact: bool = False) -> str:
-    """What the section on what was learned says before its tables."""
-    sections = page_of_rows(*found, redact=redact).sections
-    (section,) = (one for one in sections if one and one.id in ("learned", "defenses"))
-    return _text(replace(section, blocks=section.blocks[:1]))
+def outcomes(*found: list[VerticalRow]) -> str:
+    """What the section on what was learned says."""
+    (section,) = (one for one in page_of_rows(*found).sections if one and one.id in ("learned", "defenses"))
+    return _text(section)
 
 
 def _text(section: Section) -> str:
@@ -92,18 +91,13 @@ def test_what_is_learned_is_compared_with_own_columns() -> None:
     assert "within 2 points on average (95% interval 0.0 to 4.5)" in found
     assert "combinations" not in found and "No defense was tried" in found
     assert "lightleak audit run/config.yaml --defenses" in found
-    found = evidence(rows(GOOD))
-    assert "16 points off: 14.0 points more (95% interval 11.5 to 16.5)" in found
-    # p (1 - p) = .2244; squared errors .0001, .0004, .0009: mean .000467, deviation .000404, half .001004.
-    assert "481 (at least 153) customers drawn at random, its own columns alone 9 (9 to 9)" in found
-    assert "66 of 100 have it; the estimates say 66.7" in found
-    assert "Measured in 3 trainings" in found
     known = means(rows(GOOD))
     assert "The party with the labels (C1), or whoever breaks into it. No other party has to help." in known
     assert "40 people of whom it knows whether they have the property" in known and "Attack budget: ProVFL-B" in known
     assert "Property inference which share of the people has a trait? Tested: 2 points off the true share" in known
     assert "Membership inference was a person's record part of the training? Not tested" in known
     assert compared(rows(GOOD)) == [["sex=Male · C1", "2", "16", "+14.0 (11.5 to 16.5)"]]
+    # p (1 - p) = .2244; squared errors .0001, .0004, .0009: mean .000467, deviation .000404, half .001004.
     assert table(rows(GOOD)) == {
         "sex=Male · C1": [
             {
@@ -119,7 +113,6 @@ def test_what_is_learned_is_compared_with_own_columns() -> None:
 def test_the_interval_allows_for_the_number_of_places() -> None:
     both = rows(GOOD), rows((0.04, 0.05, 0.06), adversary="C2")
     # 14 points, deviation 1: t(2) at 1 - 0.025 / 2 is 6.205.
-    assert "14.0 points more (95% interval 10.4 to 17.6)" in evidence(*both)
     assert compared(*both)[0][-1] == "+14.0 (10.4 to 17.6)"
     assert "in 2 of 2 combinations of company and trait" in words(*both)
 
@@ -128,7 +121,7 @@ def test_what_may_be_chance_is_said_to_be() -> None:
     found = words(rows(POOR))
     assert "(C1) was not shown to learn the share" in found
     assert "15 points off (95% interval 2.6 to 27.4), not measurably closer" in found
-    assert "1.0 points more (95% interval −11.4 to 13.4, which may be chance" in evidence(rows(POOR))
+    assert compared(rows(POOR))[0][-1] == "+1.0 (−11.4 to 13.4)"
 
 
 def test_of_many_chances_one_that_looks_learned_is_not_called_so() -> None:
@@ -147,15 +140,14 @@ def test_an_estimate_close_to_the_truth_that_own_columns_give_as_well_is_not_lea
 
 
 def test_what_is_measurably_worse_than_own_columns_is_not_called_chance() -> None:
-    found = words(rows((0.3, 0.31, 0.32)))
-    assert "15.0 points less (95% interval −17.5 to −12.5)." in evidence(rows((0.3, 0.31, 0.32)))
-    assert "was not shown to learn" in found
+    assert "was not shown to learn" in words(rows((0.3, 0.31, 0.32)))
+    assert compared(rows((0.3, 0.31, 0.32)))[0][-1] == "−15.0 (−17.5 to −12.5)"
 
 
 def test_the_attack_is_picked_by_the_other_trainings() -> None:
-    found = evidence(rows(GOOD), rows(POOR, attack="aia"))
-    assert "The attack is one of 2, picked for each training by the other trainings." in found
-    assert "picked afterwards" in evidence(rows(GOOD[:1]), rows(POOR[:1], attack="aia"))
+    found = outcomes(rows(GOOD), rows(POOR, attack="aia"))
+    assert "chosen among 2: for each seed the one that was closest on the other seeds." in found
+    assert "afterwards, on this seed" in outcomes(rows(GOOD[:1]), rows(POOR[:1], attack="aia"))
 
 
 def test_traits_of_several_tables_are_separated() -> None:
@@ -166,7 +158,6 @@ def test_one_training_has_no_interval() -> None:
     found = words(rows(GOOD[:1]))
     assert "could estimate the share" in found
     assert "within 1 point (one training: no interval)" in found
-    assert "one training is too few to tell" in evidence(rows(GOOD[:1]))
 
 
 def test_without_truth_only_the_estimate_is_shown() -> None:
@@ -183,7 +174,7 @@ def test_without_an_attack_or_the_null_nothing_is_claimed() -> None:
         assert found.startswith("Nothing can be said yet: no attack on the exchange has finished. Not tested")
     lacking = words(rows(GOOD, own_columns_error=None))
     assert "could estimate the share" in lacking
-    assert "nothing shows that the exchange gives it away" in evidence(rows(GOOD, own_columns_error=None))
+    assert "nothing shows that the exchange gives it away" in outcomes(rows(GOOD, own_columns_error=None))
     assert compared(rows(GOOD, own_columns_error=None)) == [["sex=Male · C1", "2", "not measured", "–"]]
 
 
@@ -222,7 +213,7 @@ def test_a_defense_is_not_credited_with_an_attack_that_was_not_tried_under_it() 
     weak = rows((0.1, -0.11, 0.12), attack="aia")
     found = words(strong, weak, rows((0.1, -0.11, 0.12), "withdraw ratio 0.5", attack="aia"))
     assert "does not help measurably" in found
-    learned = evidence(strong, weak)
+    learned = outcomes(strong, weak)
     assert "bends its own part of the training; following it, it came to within 11 points" in learned
     assert "trains its own network for the attack" in means(
         rows(GOOD, threat=Threat("active_party", ("VO",), does=("refines_network",)))
@@ -241,9 +232,9 @@ def test_every_trait_and_company_has_a_line() -> None:
 
 def test_redaction_leaves_no_share_and_nothing_it_follows_from() -> None:
     results = rows(GOOD, true_fraction=0.6321, own_columns_error=0.2)
-    shown, hidden = (words(results, redact=of) + evidence(results, redact=of) for of in (False, True))
-    assert "63.2" in shown and compared(results) == [["sex=Male · C1", "3.5", "20", "+16.5 (10.3 to 22.8)"]]
-    assert not any(part in hidden for part in ("63.2", "66.7", "20.0", "points more", "at random"))
+    shown, hidden = (render(page_of_rows(results, redact=of)) for of in (False, True))
+    assert "63.2%" in shown and compared(results) == [["sex=Male · C1", "3.5", "20", "+16.5 (10.3 to 22.8)"]]
+    assert not any(part in hidden for part in ("63.2%", "66.7%", "20.0 (", "Worth a random"))
     assert compared(results, redact=True) == [["sex=Male · C1", "3.5", "yes"]]
 
 

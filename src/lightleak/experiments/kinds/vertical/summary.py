@@ -62,7 +62,7 @@ def _learned(groups: Sequence[VerticalGroup]) -> Iterator[Lines]:
 
 
 def _learned_cells(group: VerticalGroup, places: int) -> list[str]:
-    learned, worth = group.learned(places), group.worth()
+    learned, worth = group.learned(places), group.worth
     return [
         *group.place[1:],
         group.attack,
