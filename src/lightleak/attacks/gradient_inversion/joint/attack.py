@@ -55,7 +55,8 @@ class JointInversion(CertifyingInversion[JointConfig]):
     """Recover all rows of a FedSGD batch together, labels included, where single rows cannot be distinguished.
 
     Needs a network of linear layers with ReLU or one smooth activation between them, at least one of them hidden, and
-    no labels. Under noise, rows that stand out of it are found one at a time (`visible_rows`), the others together.
+    no labels. Under noise, rows that stand out of it are found one at a time (`visible_rows`), the others together;
+    where it hides what a search needs, the best guess is returned (`capacity`, `decision`).
     Rows are certified where the batch explains the gradient to its rounding, or to its noise, and they could have no
     other cells, and likely otherwise.
     """
