@@ -112,7 +112,6 @@ def test_report_tells_fedavg_in_words(run: Path) -> None:
         "FedAvg: a client trains on its rows for a while",
         "Here: 2 local epochs of 2 batches.",
         "a message made from 6 records",
-        "Measured on 2 updates, each after 2 local epochs of 2 batches",
         "Under FedAvg the server also knows how many rows",
         "Rows behind an update",
         "in each round of training",

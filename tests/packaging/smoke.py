@@ -14,6 +14,7 @@ EXTRAS = {
     "nvflare": "nvflare",
     "images": "PIL",
     "scores": "sdmetrics",
+    "tabnet": "pytorch_tabnet",
 }
 """One package of every extra in ``all``."""
 

@@ -48,7 +48,7 @@ TABLES = {
 
 @pytest.fixture(autouse=True)
 def made_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "reproductions", lambda: tuple(TABLES))
+    monkeypatch.setattr(module, "paper_tables", lambda: tuple(TABLES))
     monkeypatch.setattr(module, "load_paper_table", TABLES.__getitem__)
     monkeypatch.setattr(reproduce, "load_paper_table", TABLES.__getitem__)
     monkeypatch.setattr(status, "load_paper_table", lambda name: TABLES.get(name) or load_paper_table(name))

@@ -69,7 +69,7 @@ class Model(nn.Module):
         # Its trainer's batch size only bounds that of ghost normalization.
         facts = {**asdict(config), "batch_size": getattr(config, "virtual_batch_size", None) or 1}
         if name in NEEDS and is_missing(NEEDS[name]):
-            raise UnsupportedError(f"{name} of pytorch-tabular needs {NEEDS[name]}: pip install {NEEDS[name]}")
+            raise UnsupportedError(f"{name} of pytorch-tabular needs {NEEDS[name]}: pip install 'lightleak[tabnet]'")
         made = getattr(models, name.removesuffix("Model") + "Model")(
             OmegaConf.create(facts), inferred_config=OmegaConf.create(asdict(inferred))
         )
