@@ -104,6 +104,11 @@ class Pruned:
             every = every[~is_open]
         return float(every.mean() ** 0.5)
 
+    @property
+    def was_cut(self) -> bool:
+        """Whether elements were cut off at a largest size: several have it, where one always does."""
+        return sum(int((o & (v != 0)).sum()) for o, v in zip(self.open, self.sent, strict=True)) > 1
+
     @classmethod
     def of(cls, sent: Gradient, left_out: LeftOut) -> "Pruned":
         """Read off the values what was left out: zeros, and the largest size, where elements may have been cut off.
@@ -217,6 +222,7 @@ class PrunedInversion(JointInversion):
     ) -> CertifiedRows:
         """See `CertifyingInversion.invert`."""
         pruned = Pruned.of(observed_gradient(update, encoder.shift.device), self.config.left_out)
+        was_cut = pruned.was_cut
         pruned = pruned.completed(update.facts.n_rows, encoder)
         target, noise = pruned.sent, pruned.deviation if self.config.noise is None else self.config.noise
         least = ROUNDING * _mean_square(list(pruned.sent))
@@ -227,7 +233,7 @@ class PrunedInversion(JointInversion):
             draws, own = generator(seed, "pruned", fill), derive_seed(seed, "pruned", fill)
             labels = starting_labels(update, problem.space, draws) if best is None else best[2].rows.labels
             report = _part(progress, rounds)
-            if best is None:
+            if best is None and was_cut:
                 errors = tuple(v + r for v, r in zip(pruned.variance, rounding_variances(target), strict=True))
                 visible = rows_that_stand_out(problem, update, errors, draws)
                 is_weak = whitened(problem) is not None or len(visible.labels) >= VISIBLE * problem.n_rows
@@ -237,7 +243,7 @@ class PrunedInversion(JointInversion):
                     problem, found = _beside(pruned, problem, visible, labels, config, draws, own, report)
                 else:
                     found = solve_noised(problem, labels, self.config, draws, own, report)
-            elif best is not None and is_weak:
+            elif is_weak and best is not None:
                 found = gone_on(problem, best[2].rows, self.config, draws, own)
                 report(1.0)
             else:
