@@ -157,4 +157,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if find_spec("pytorch_tabnet") is None:
         for item in items:
             if "tabnet" in getattr(getattr(item, "callspec", None), "id", ""):
-                item.add_marker(pytest.mark.skip(reason="needs pytorch-tabnet"))
+                item.add_marker(pytest.mark.skip(reason="the extra tabnet brings pytorch-tabnet"))

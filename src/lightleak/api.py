@@ -164,7 +164,7 @@ def prepare(
             inference (`Leakage.risks`) is about.
 
     Raises:
-        DataError: columns that cannot be used; the message names each, what is wrong, and the argument that mends it.
+        DataError: columns that cannot be used; the message names each, what is wrong, and the argument that fixes it.
         UsageError: an argument of the wrong type.
 
     >>> frame = pd.DataFrame({"age": range(20, 60), "sex": ["f", "m"] * 20, "ill": ["no", "no", "yes", "yes"] * 10})

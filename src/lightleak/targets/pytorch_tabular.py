@@ -23,7 +23,7 @@ UNUSED = (("FTTransformerBackbone", "normalizing_batch_norm"), ("TabNetNoEmbeddi
 """BatchNorm layers, by class and attribute, that their model never calls: their parameters have no gradient."""
 
 ROWS = 3
-"""On which a model is tried as it is built."""
+"""Rows of the trial batch that checks a new model."""
 
 
 class Model(nn.Module):

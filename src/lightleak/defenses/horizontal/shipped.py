@@ -354,7 +354,7 @@ class FlowerLocalDP(FlowerMod):
     """Flower's ``LocalDpMod``: clip the whole update and add Gaussian noise at the client.
 
     Attributes:
-        epsilon: that the mod is told to grant for one round.
+        epsilon: requested from the mod for one round.
         clipping_norm: largest Euclidean norm of the change.
         sensitivity: that the noise is made for.
         delta: the probability with which it may fail.

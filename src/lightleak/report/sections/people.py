@@ -30,7 +30,7 @@ MOST_GROUPS = 5
 """Groups of one column whose curves are drawn; the table has all of them."""
 
 _AT = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-"""Where a group's curve has marks: more whiskers than these cannot be told apart."""
+"""Where a group's curve has marks: more whiskers than these cannot be distinguished."""
 
 PROVEN, RECOVERED = series_style(0), series_style(1)
 

@@ -101,7 +101,7 @@ def attack_of(cell: PaperCell, as_published: bool) -> tuple[str, dict[str, Any]]
             label = f"provfl_m lambda {cell.value}"
     if (
         cell.option and cell.option in PROPERTY_ATTACKS.get(name)().options()
-    ):  # our own attack beside it may have no such setting
+    ):  # our own attack may have no such setting
         settings[cell.option] = cell.value
         label = f"{name} {cell.option} {cell.value}"
     return label, settings

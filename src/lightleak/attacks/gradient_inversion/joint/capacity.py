@@ -18,8 +18,8 @@ from lightleak.attacks.gradient_inversion.joint.pair_descent import Weighted, cr
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem, JointRows
 
 BELIEVED = 1000
-"""Rows behind the covariance. Where it decides little is told, and the bound is half its trace, known to a few per
-cent."""
+"""Rows drawn to estimate the covariance. Where the bound decides, it is small and close to half the trace, which these
+rows give to a few percent."""
 
 BATCHES = 32
 """Batches drawn from what is believed, to see how large their gradients are."""

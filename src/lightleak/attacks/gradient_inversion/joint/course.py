@@ -46,7 +46,7 @@ SETTLING = 6
 """Most passes over pairs of rows."""
 
 POLISHING = Stage(0.0, 0.1, 0.01, 0.03, 4.0)
-"""Where the engine goes on from the pooled rows, most of whose masks are right."""
+"""Where the engine resumes from the pooled rows, most of whose masks are right."""
 
 COOLING = (2.0, 1.5, 1.0, 1.0, 0.7, 0.5, 0.3)
 """Temperatures of the sweeps that lead out of a minimum, in units of the posterior's own."""

@@ -72,7 +72,7 @@ def resampled(problem: JointProblem, rows: JointRows, generator: torch.Generator
     """Every cell and label of every row drawn anew given all others, once.
 
     Categories are weighed by likelihood and prior. For a number a few values are drawn from its prior and weighed, with
-    the present one, by likelihood alone, which leaves the posterior as it is.
+    the present one, by likelihood alone, which leaves the posterior unchanged.
 
     Args:
         problem: with plain kernels and a prior.

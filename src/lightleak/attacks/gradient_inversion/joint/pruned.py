@@ -265,7 +265,7 @@ class PrunedInversion(JointInversion):
 
 
 VISIBLE = 0.25
-"""Part of the rows that must stand out for the others to be solved beside them where noise is not weak."""
+"""Minimum share of rows that stand out for the others to be solved separately where noise is not weak."""
 
 
 def _beside(

@@ -23,7 +23,7 @@ Adult with hidden layers of 100 units: batches of up to 92 rows are recovered wh
 
 
 CLEAR_SHARE = 0.5
-"""Rows behind attention can be told apart up to this share of the narrowest tested layer's width. With an
+"""Rows behind attention can be distinguished up to this share of the narrowest tested layer's width. With an
 FT-Transformer of d = 64 on Adult, at 32 rows, true rows lie within 5e-7 of the clearest layer's row space and all
 others beyond 1e-2; at 48 rows both lie at 1e-3 in one of two batches."""
 
