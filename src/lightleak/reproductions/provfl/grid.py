@@ -99,9 +99,7 @@ def attack_of(cell: PaperCell, as_published: bool) -> tuple[str, dict[str, Any]]
                 return attack_of(replace(cell, attack="provfl_b", option=None, value=None, variant=None), as_published)
             settings["strength"] = float(cell.value)
             label = f"provfl_m lambda {cell.value}"
-    if (
-        cell.option and cell.option in PROPERTY_ATTACKS.get(name)().options()
-    ):  # our own attack may have no such setting
+    if cell.option and cell.option in PROPERTY_ATTACKS.get(name)().options():  # our own attack may have no such setting
         settings[cell.option] = cell.value
         label = f"{name} {cell.option} {cell.value}"
     return label, settings

@@ -13,7 +13,7 @@ BELIEVED_ROWS = 4000
 
 
 def starting_labels(update: ClientUpdate, space: RowDomain, generator: torch.Generator) -> Tensor:
-    """Labels in class order, LongTensor ``[n]``; on Adult a count is off by one row at most, and the search corrects it.
+    """Labels in class order, LongTensor ``[n]``; the search corrects counts (off by one row at most on Adult).
 
     Args:
         update: a gradient.
