@@ -192,7 +192,7 @@ def test_a_pack_is_measured_by_packs_of_few_steps(
 def test_the_growth_of_the_process_is_its_peak_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     status = tmp_path / "status"
     monkeypatch.setattr(devices, "STATUS", status)
-    monkeypatch.setattr(probe, "CLEAR_REFS", tmp_path / "clear_refs")
+    monkeypatch.setattr(devices, "CLEAR_REFS", tmp_path / "clear_refs")
     probe._baseline.cache_clear()
     status.write_text("Name:\tpython\nVmHWM:\t   900 kB\nVmRSS:\t   500 kB\n")
     with probe.peak_memory(torch.device("cpu")) as peak:

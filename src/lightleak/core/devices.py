@@ -1,7 +1,7 @@
 """Where the work runs: one place that turns ``auto|cpu|cuda|cuda:1`` into a device and bounds the CPU threads."""
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -105,7 +105,7 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-STATUS = Path("/proc/self/status")
+STATUS, CLEAR_REFS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def resident_bytes(name: str) -> int | None:
@@ -115,3 +115,34 @@ def resident_bytes(name: str) -> int | None:
     except OSError:
         return None
     return next((1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:")), None)
+
+
+_PEAKS: list[list[int]] = []
+"""What was seen so far of every `peak_resident` that is open."""
+
+
+@contextmanager
+def peak_resident() -> Iterator[Callable[[], int | None]]:
+    """Measure the most main memory that this process holds within the block, which may hold further such blocks.
+
+    Yields:
+        Returns bytes, once the block has ended; None where the system cannot count from the beginning of the block.
+    """
+    seen: list[int] = []
+
+    def note() -> None:
+        for one in _PEAKS:
+            one.append(resident_bytes("VmHWM") or 0)
+
+    note()
+    try:
+        CLEAR_REFS.write_text("5")  # VmHWM counts from here on
+        is_counted = True
+    except OSError:
+        is_counted = False
+    _PEAKS.append(seen)
+    try:
+        yield lambda: max(seen, default=0) or None if is_counted else None
+    finally:
+        note()
+        _PEAKS.pop()

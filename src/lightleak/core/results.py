@@ -65,7 +65,7 @@ class Row:
         epoch: of the training in which the observation was made; under FedAvg the round.
         seconds: wall time of the attack.
         cpu_seconds: its processor time.
-        peak_memory: most bytes that the attacking process held.
+        peak_memory: most bytes that the attacking process held during the attack.
         threat_model: what the attacker was assumed to know and do, in one or two sentences.
         threat: the same as data.
         options: settings of the attack.

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import lightning
 import torch
 
-from lightleak.core.devices import one_thread, resident_bytes, synchronize
+from lightleak.core.devices import one_thread, peak_resident, resident_bytes, synchronize
 from lightleak.experiments.campaign import pack_key
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment
@@ -34,9 +34,6 @@ SETUP_UNITS = 4
 
 GROWTH = 4
 """Factor between the numbers of steps that are tried."""
-
-
-CLEAR_REFS = Path("/proc/self/clear_refs")
 
 
 @dataclass(frozen=True)
@@ -215,16 +212,8 @@ def peak_memory(device: torch.device) -> Iterator[Callable[[], int | None]]:
         yield lambda: torch.cuda.max_memory_allocated(device)
         return
     before = _baseline()
-    try:
-        CLEAR_REFS.write_text("5")  # resets VmHWM, the greatest resident size so far
-    except OSError:
-        before = None
-
-    def grown() -> int | None:
-        greatest = None if before is None else resident_bytes("VmHWM")
-        return None if before is None or greatest is None else max(0, greatest - before)
-
-    yield grown
+    with peak_resident() as peak:
+        yield lambda: None if before is None or (greatest := peak()) is None else max(0, greatest - before)
 
 
 @cache

@@ -3,7 +3,7 @@
 import time
 from typing import Any, Self
 
-from lightleak.core.devices import resident_bytes
+from lightleak.core.devices import peak_resident
 
 TOOK = ("seconds", "cpu_seconds", "peak_memory")
 """Keys of a row that differ from run to run."""
@@ -14,6 +14,8 @@ class Took:
 
     Attributes:
         cpu_seconds: processor time of this process, all its threads together; 0 before the context ends.
+        peak_memory: most bytes of main memory that the process held during the work, what it held before included; None
+            before the context ends, or where the system does not say.
 
     >>> with Took() as took:
     ...     total = sum(range(1000))
@@ -22,14 +24,19 @@ class Took:
     """
 
     cpu_seconds = 0.0
+    peak_memory: int | None = None
 
     def __enter__(self) -> Self:
+        self._measured = peak_resident()  # of an attack before it in the same process nothing counts
+        self._peak = self._measured.__enter__()
         self._began = time.process_time()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.cpu_seconds = time.process_time() - self._began
+        self._measured.__exit__(None, None, None)
+        self.peak_memory = self._peak()
 
     def facts(self, shares: int = 1) -> dict[str, Any]:
         """Return ``cpu_seconds`` and ``peak_memory`` of a row, where `shares` rows share the time."""
-        return {"cpu_seconds": self.cpu_seconds / shares, "peak_memory": resident_bytes("VmHWM")}
+        return {"cpu_seconds": self.cpu_seconds / shares, "peak_memory": self.peak_memory}
