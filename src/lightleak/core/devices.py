@@ -54,6 +54,14 @@ def keep_freed_memory() -> bool:
         return False
 
 
+def return_freed_memory() -> None:
+    """Hand back to the system what `keep_freed_memory` kept, so that it does not count as memory in use."""
+    try:
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    except (OSError, AttributeError):  # no glibc: nothing was kept
+        return
+
+
 def free_memory(device: torch.device) -> int:
     """Bytes of a GPU that a call could take: what no process has, and what this one holds without use."""
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -135,6 +143,7 @@ def peak_resident() -> Iterator[Callable[[], int | None]]:
             one.append(resident_bytes("VmHWM") or 0)
 
     note()
+    return_freed_memory()
     try:
         CLEAR_REFS.write_text("5")  # VmHWM counts from here on
         is_counted = True
