@@ -25,6 +25,7 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.data.schema import Column, ColumnKind, TableSchema
 from lightleak.defenses.horizontal.rounding import Transport
+from lightleak.defenses.horizontal.sparsification import GradientCompression
 from lightleak.metrics.cells import checked_pair
 from lightleak.protocols import fedavg, fedsgd
 from lightleak.protocols.aggregate import aggregate_updates
@@ -40,6 +41,8 @@ EXACT = {"patience": 2, "chains": 64, "most_chains": 256, "sweeps": 10}
 TRANSPORTS = ("float16", "bfloat16", "int8")
 INEXACT = ("even noise", "even noise", "uneven noise", *TRANSPORTS)
 """What a client may do to its gradient: noise of one deviation on all elements, or relative to each; a shorter type."""
+CHANGED = (*INEXACT, "pruned", "shortened")
+"""What a client may do to a weight update, which may be shortened by a factor as well."""
 JOINT = {
     "noised_restarts": 2,
     "noised_steps": 200,
@@ -107,7 +110,7 @@ class Scenario:
         scaled: what a client multiplied its gradient by.
         local: epochs, batches, learning rate and momentum of FedAvg.
         model: of `MODELS` or `DROPPING`, or `chain`: ReLU.
-        error: of `INEXACT`; none: rounding alone.
+        error: of `INEXACT`, of `CHANGED` for weight updates; none: rounding alone.
     """
 
     seed: int
@@ -188,7 +191,7 @@ def scenario(
         others: with a network of `MODELS`, of `SMOOTH` where `inexact`.
         dropout: with a network of `DROPPING`.
         attention: with the network `ATTENTION`.
-        inexact: with an error of `INEXACT`.
+        inexact: with an error of `INEXACT`, or of `CHANGED`.
         ntk: with a network of `SCALED`.
     """
     rng = numpy_generator(seed, "scenario")
@@ -209,6 +212,7 @@ def scenario(
         hidden = hidden[:1] if model == "one hidden layer" else hidden
     if attention:  # few of its layers have biases, by which units could be switched off or on
         model, most, network = ATTENTION, 8, network if network == "trained" else "narrow"
+    errors = CHANGED if attack == "exact_fedavg" else INEXACT
     clients = 2 if rng.random() < 0.08 else 1
     rows = clients * int(rng.integers(1, max(2, most // clients) + 1))
     if model in NORMALIZED:  # statistics of one batch of at least two rows
@@ -234,7 +238,7 @@ def scenario(
             0.5 if rng.random() < 0.1 else 0.0,
         ),
         model=model,
-        error=str(numpy_generator(seed, "error").choice(INEXACT)) if inexact else "none",
+        error=str(numpy_generator(seed, "error").choice(errors)) if inexact else "none",
     )
 
 
@@ -260,11 +264,14 @@ def observe(case: Scenario) -> Observed:
         x, y = inputs[rows], labels[rows]
         if case.attack == "exact_fedavg":
             epochs, batches, rate, momentum = case.local
+            momentum = momentum if case.error == "none" else 0.0  # else two scales are unknown
             training = LocalTraining(epochs, -(-len(rows) // batches), rate, momentum)
             seed = derive_seed(case.seed, "order", client)
             update, _ = fedavg.client_update(
                 network, spec, encoder, x, y, training, share_labels="none", marginals=marginals, seed=seed
             )
+            if case.error != "none":
+                update = replace(update, update=_sent(update.update, case), state="noised")
         else:
             known = case.model in NORMALIZED
             update, _ = fedsgd.client_update(
@@ -277,14 +284,25 @@ def observe(case: Scenario) -> Observed:
     return Observed(update, GroundTruth(inputs, labels), encoder)
 
 
-def _inexact(gradient: Mapping[str, Tensor], case: Scenario) -> Mapping[str, Tensor]:
-    """What is sent of a gradient."""
+def _sent(delta: Mapping[str, Tensor], case: Scenario) -> Mapping[str, Tensor]:
+    """What is sent of a weight update; half of those not only shortened are shortened as well."""
+    rng = numpy_generator(case.seed, "shortened")
+    if case.error == "shortened" or rng.random() < 0.5:
+        factor = rng.uniform(0.02, 1.0)
+        delta = {name: factor * change for name, change in delta.items()}
+    if case.error == "pruned":
+        return GradientCompression(float(rng.uniform(0.3, 0.99))).apply(delta, torch.Generator())
+    return delta if case.error == "shortened" else _inexact(delta, case, smaller=1e-3)
+
+
+def _inexact(gradient: Mapping[str, Tensor], case: Scenario, smaller: float = 1.0) -> Mapping[str, Tensor]:
+    """What is sent of a gradient; noise is made smaller by a factor."""
     if case.error in TRANSPORTS:
         return Transport(case.error).apply(gradient, torch.Generator())
     if case.error == "none":
         return gradient
     rng, draws = numpy_generator(case.seed, "noise"), generator(case.seed, "noise")
-    size = 10 ** rng.uniform(-3.5, -0.5)
+    size = smaller * 10 ** rng.uniform(-3.5, -0.5)
     typical = torch.cat([g.flatten() for g in gradient.values()]).square().mean().sqrt()
     return {
         name: g + size * torch.randn(g.shape, generator=draws) * (typical if case.error == "even noise" else g.abs())

@@ -180,7 +180,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--attention", action="store_true", help="an FT-Transformer, with --attack exact")
     parser.add_argument("--others", action="store_true", help="networks other than ReLU chains (smooth with --inexact)")
     parser.add_argument("--dropout", action="store_true", help="clients who drop units, with --attack exact")
-    parser.add_argument("--inexact", action="store_true", help="noise or short types, with --attack exact_joint")
+    parser.add_argument(
+        "--inexact", action="store_true", help="noise or short types, with --attack exact_joint or exact_fedavg"
+    )
     parser.add_argument("--ntk", action="store_true", help="layers with scaled weights, with --attack exact")
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--output", type=Path, help="lines of JSON; what it holds is not measured again")

@@ -46,7 +46,7 @@ class Clipping(UpdateDefense):
     citation: ClassVar[str] = "Abadi et al., Deep Learning with Differential Privacy, CCS 2016, Sec. 3.1"
     limits: ClassVar[Mapping[str, Limits]] = {"max_norm": POSITIVE}
     varies: ClassVar[str | None] = "max_norm"
-    known_to: ClassVar[KnownTo] = {"exact": {}}
+    known_to: ClassVar[KnownTo] = {"exact": {}, "exact_fedavg": {}}
 
     max_norm: float = 1.0
 

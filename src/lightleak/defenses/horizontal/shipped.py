@@ -325,7 +325,7 @@ class FlowerClipping(FlowerMod):
     citation: ClassVar[str] = "Beutel et al., Flower, 2020: fixedclipping_mod"
     limits: ClassVar[Mapping[str, Limits]] = {"clipping_norm": POSITIVE, "scale": POSITIVE}
     varies: ClassVar[str | None] = "clipping_norm"
-    known_to: ClassVar[KnownTo] = {"exact": {}}
+    known_to: ClassVar[KnownTo] = {"exact": {}, "exact_fedavg": {}}
 
     clipping_norm: float = 1.0
     scale: float = 1.0

@@ -8,6 +8,7 @@ from lightleak.core.errors import UsageError
 from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
 from lightleak.defenses.horizontal.shipped import FrameworkFilter
 from lightleak.experiments.config import DataConfig
+from lightleak.experiments.federation_config import ProtocolConfig
 from lightleak.experiments.kinds.frontier.config import USUAL_CURVES, FrontierConfig
 from lightleak.experiments.kinds.frontier.points import Curve, Point
 from lightleak.experiments.load import load_config
@@ -146,6 +147,12 @@ def test_an_adaptive_frontier_adds_the_attack_that_knows_each_defense() -> None:
     assert found["sign"] == found["transport"] == usual
     assert found["none"] == {**usual, "audit_max": {}}
     assert found["random_pruning"] == {**usual, "exact_pruned": {"left_out": "any"}}
+    clipped = replace(adaptive, defenses=(Curve("clipping", (0.1,)),))
+    assert set(clipped.audit_at(clipped.points[1]).attacks) == {*usual, "exact"}
+    weights = replace(clipped, protocol=ProtocolConfig("fedavg"), attacks={"tableak_fedavg": {}})
+    found = {point.name: set(weights.audit_at(point).attacks) for point in weights.points}
+    assert found["clipping"] == {"tableak_fedavg", "random", "exact_fedavg"}
+    assert found["none"] == {"tableak_fedavg", "random", "audit_max"}
     named = replace(adaptive, attacks=given)
     assert named.audit_at(named.points[1]).attacks["exact_pruned"] == {"left_out": "any"}
     assert named.audit_at(named.points[0]).attacks["exact_pruned"] == {}

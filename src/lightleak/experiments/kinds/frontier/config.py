@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from lightleak.attacks import ATTACKS
 from lightleak.core.bounds import Bounds, Section, bounded, require_within
 from lightleak.core.errors import UsageError
 from lightleak.core.former_names import note_once
@@ -16,7 +17,7 @@ from lightleak.experiments.config import (
     TrainingConfig,
 )
 from lightleak.experiments.federation_config import LabelMethod, ProtocolConfig
-from lightleak.experiments.kinds.frontier.points import Curve, Point
+from lightleak.experiments.kinds.frontier.points import UNDEFENDED, Curve, Point
 from lightleak.experiments.settings import MOST_SEEDS, RunConfig, write_out_labels
 
 BASELINE = "random"
@@ -147,11 +148,16 @@ class FrontierConfig(RunConfig):
 
     def _attacks_of(self, point: Point) -> dict[str, dict[str, Any]]:
         """Attacks of the config, guessing, and what knows the defense; what the config sets goes before."""
-        known = point.known_to if self.adaptive else {}
+        known = {name: options for name, options in point.known_to.items() if self.adaptive and self._reads(name)}
         named = {name: {**known.get(name, {}), **options} for name, options in self.attacks.items()}
         return {**named, **{name: dict(options) for name, options in known.items() if name not in named}} | {
             BASELINE: self.attacks.get(BASELINE, {})
         }
+
+    def _reads(self, attack: str) -> bool:
+        """Whether an attack is of this protocol: some read gradients, some weight updates, `audit_max` both."""
+        reads_weights: bool = ATTACKS.get(attack)().threat_model.local_training
+        return attack in UNDEFENDED or reads_weights == self.protocol.is_fedavg
 
     @property
     def _training(self) -> TrainingConfig:

@@ -10,6 +10,7 @@ from lightleak.attacks.gradient_inversion.exact.certify.feasibility import RowKi
 from lightleak.attacks.gradient_inversion.fedavg.exact.attack import ExactFedAvg
 from lightleak.attacks.gradient_inversion.fedavg.exact.config import ExactFedAvgConfig
 from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
+from lightleak.core.seeds import generator
 
 ATTACK = ExactFedAvg(ExactFedAvgConfig(restarts=1, steps=100))
 QUICK = ExactFedAvg(ExactFedAvgConfig(restarts=1, steps=1))
@@ -66,6 +67,45 @@ def test_momentum_keeps_the_update_in_the_rows_span(make_client, rows_right):
     assert right(ATTACK.run(client.update), client, rows_right) == 6
 
 
+def defended(client, factor=1.0, noise=0.0):
+    """The client with an update that a defense divided by a factor or gave noise, relative to a mean element."""
+    draws = generator(0)
+    changed = {}
+    for name, delta in client.update.update.items():
+        drawn = torch.randn(delta.shape, generator=draws) * noise * delta.square().mean().sqrt()
+        changed[name] = (delta + drawn) / factor
+    return replace(client, update=replace(client.update, update=changed, state="noised"))
+
+
+@pytest.mark.parametrize("factor", [1.0, 12.0])
+def test_an_update_that_its_client_clipped_is_brought_back_to_its_length(make_client, rows_right, factor):
+    client = defended(make_client(12, epochs=5), factor)
+    found = ATTACK.run(client.update)
+    assert right(found, client, rows_right) == 12
+    assert found.certificate.complete
+    assert found.certificate.scale == pytest.approx(factor, rel=0.1)
+
+
+@pytest.mark.parametrize("noise", [1e-5, 1e-2, 1.0])
+def test_noise_is_measured_and_nothing_wrong_is_proven(make_client, rows_right, noise):
+    client = defended(make_client(8), noise=noise)
+    found = ATTACK.run(client.update)
+    certificate, codes = found.certificate, client.encoder.project(found.encoded.double())[0]
+    held = {
+        (*cells, label) for cells, label in zip(client.cells[0].tolist(), client.truth.labels.tolist(), strict=True)
+    }
+    proven = [
+        (*cells, label)
+        for cells, label, status in zip(codes.tolist(), found.labels.tolist(), certificate.status, strict=True)
+        if status == "certified"
+    ]
+    assert held.issuperset(proven)
+    assert bool(proven) == (noise < 1)
+    assert certificate.certified_digits <= right(found, client, rows_right)
+    elements = torch.cat([delta.flatten() for delta in client.update.update.values()])
+    assert certificate.feasibility.noise > 0.3 * noise * float(elements.square().mean().sqrt())
+
+
 def test_same_update_and_seed_give_the_same_bits(make_client):
     client = make_client(6)
     one, other = ATTACK.run(client.update, seed=3), ATTACK.run(client.update, seed=3)
@@ -107,8 +147,10 @@ def test_updates_that_it_cannot_serve_are_refused(make_client, make_batch):
     still = {name: torch.zeros_like(tensor) for name, tensor in client.update.update.items()}
     with pytest.raises(ObservationError, match="zero"):
         ATTACK.run(replace(client.update, update=still))
-    with pytest.raises(UnsupportedError, match="noised"):
-        ATTACK.run(replace(client.update, state="noised"))
+    with pytest.raises(UnsupportedError, match=r"noised.*steps None"):
+        ATTACK.run(
+            replace(client.update, state="noised", facts=replace(client.update.facts, epochs=None, local_steps=None))
+        )
     with pytest.raises(UnsupportedError, match="adam"):
         ATTACK.run(replace(client.update, facts=replace(client.update.facts, optimizer="adam")))
     with pytest.raises(UnsupportedError, match="cross_entropy"):

@@ -98,7 +98,8 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
             found.left,
             found.proof,
             found.multiplicity,
-            _feasibility(update, observed, found, encoder),
+            _feasibility(update, found, encoder),
+            scale=found.observed.scale,
         )
 
     def _by_first_layer(
@@ -113,9 +114,9 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
         return certified_rows(first, first.by_number(), draws, why, RowKind.of(encoder.schema))
 
 
-def _feasibility(update: ClientUpdate, observed: WeightUpdate, found: Inverted, encoder: TableEncoder) -> Feasibility:
+def _feasibility(update: ClientUpdate, found: Inverted, encoder: TableEncoder) -> Feasibility:
     """What the shapes promise, with the measured rank and equations of the first layer."""
-    weights = observed.start.weights
+    weights = found.observed.start.weights
     kind = RowKind.of(encoder.schema, update.training_mode and drops_units(client_network(update)))
     shapes = expected_of_delta(update.facts.n_rows, [len(w) for w in weights[:-1]], weights[0].shape[1], kind)
     equations = found.equations
@@ -124,5 +125,5 @@ def _feasibility(update: ClientUpdate, observed: WeightUpdate, found: Inverted, 
         ranks=(equations.rank, *shapes.ranks[1:]),
         row_constraints=(len(equations.values), *shapes.row_constraints[1:]),
         unit_constraints=(max(0, len(weights[0]) - equations.rank), *shapes.unit_constraints[1:]),
-        noise=observed.noise,
+        noise=found.observed.noise,
     )

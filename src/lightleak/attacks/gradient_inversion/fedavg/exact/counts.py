@@ -73,7 +73,7 @@ def class_counts(shares: Tensor, predicted: Tensor, n_rows: int, fit_scale: bool
         fit_scale: learning rate or steps are not known: most rows are taken to occur once.
     """
     if fit_scale and len(shares):
-        shares = shares / _scale_of_single_rows(shares, predicted)
+        shares = shares / scale_of_single_rows(shares, predicted)
     counts, cost = _options(shares, predicted, 1)
     for _ in range(n_rows - len(shares) if len(shares) else 0):
         more, more_cost = _one_more(shares, predicted, counts)
@@ -109,7 +109,7 @@ def _options(shares: Tensor, predicted: Tensor, total: int) -> tuple[Tensor, Ten
     return every[best], cost
 
 
-def _scale_of_single_rows(shares: Tensor, predicted: Tensor) -> float:
+def scale_of_single_rows(shares: Tensor, predicted: Tensor) -> float:
     """Median ratio of shares to the predicted ones of the class that points the same way."""
     along = (predicted * shares[:, None]).sum(-1) / predicted.square().sum(-1).sqrt().clamp_min(LEAST)
     best = along.argmax(1)

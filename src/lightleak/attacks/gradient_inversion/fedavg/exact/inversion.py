@@ -13,6 +13,7 @@ from lightleak.attacks.gradient_inversion.fedavg.exact.counts import (
     LEAST,
     class_counts,
     predicted_shares,
+    scale_of_single_rows,
     single_counts,
 )
 from lightleak.attacks.gradient_inversion.fedavg.exact.decomposition import Decomposition, decompose, refine
@@ -40,6 +41,13 @@ MATCHES = 0.3
 is known to 5 to 15 %, and the wrong label or a wrong scale misses by all of it."""
 
 
+SHORTENED = 1.05
+"""Factor by which rows' shares must fall short of their predictions before the update is taken to be shortened."""
+
+LENGTHENED = 4
+"""Most times that the update is lengthened: where training ended shows only with the length known, and vice versa."""
+
+
 @dataclass(frozen=True)
 class Inverted:
     """Rows of an update.
@@ -51,6 +59,7 @@ class Inverted:
         proof: what is proven of them.
         left: norm of what they leave of the first layer's update, relative to its own.
         equations: of the update.
+        observed: the update, at the length that the rows show.
     """
 
     space: RowDomain
@@ -59,6 +68,7 @@ class Inverted:
     proof: Proof
     left: float
     equations: RowEquations
+    observed: WeightUpdate
 
 
 def invert(
@@ -79,21 +89,47 @@ def invert(
         config: limits of the work.
         generator: a CPU generator.
     """
-    space = infer_domain(observed.gradient[0], encoder, prior, n_rows, noise=observed.noise)
-    equations = RowEquations.of(observed.gradient[0], space, n_rows, observed.noise)
-    _, rows = gather(observed, equations, config.limits, generator)
+    observed, equations, rows = _first_rows(observed, encoder, prior, n_rows, config, generator)
+    space = equations.space
     if 0 < equations.rank <= len(rows) + 1:
         found = decomposed(observed, equations, rows)
         sharp = sharpened(observed, space, found)
         # With fewer distinct rows than rows, one might hide in the noise instead of being equal to another.
         if sharp.left < (COMPLETE_BELOW if equations.rank == n_rows else EXPLAINED_WITHIN):
             return _of_decomposition(observed, equations, sharp, n_rows)
-    scale = (rows.vectors * equations.coordinates(rows.codes, rows.numbers)).sum(1, keepdim=True)
-    shares = (rows.vectors @ equations.gradient.T) / scale
-    single = single_counts(shares, predicted_shares(observed, space.rows.of(rows.codes, rows.numbers), n_rows))
+    single = single_counts(*_shares(observed, equations, rows, n_rows))
     fixed = rows.unique & (single.misfit < MATCHES)
     known = Known(rows.codes, rows.numbers, single.counts.argmax(1), fixed, rows.precise)
     return _fitted(observed, equations, known, n_rows, config, generator)
+
+
+def _first_rows(
+    observed: WeightUpdate,
+    encoder: TableEncoder,
+    prior: RowPrior,
+    n_rows: int,
+    config: ExactFedAvgConfig,
+    generator: torch.Generator,
+) -> tuple[WeightUpdate, RowEquations, Agreed]:
+    """The rows that tests find, with the update at the length that they show: see `invert` for the arguments."""
+    for _ in range(1 + LENGTHENED * observed.may_be_shortened):
+        space = infer_domain(observed.gradient[0], encoder, prior, n_rows, noise=observed.noise)
+        equations = RowEquations.of(observed.gradient[0], space, n_rows, observed.noise)
+        _, rows = gather(observed, equations, config.limits, generator)
+        if not observed.may_be_shortened or not len(rows):
+            break
+        factor = 1 / scale_of_single_rows(*_shares(observed, equations, rows, n_rows))
+        if factor < SHORTENED:
+            break
+        observed = observed.lengthened(factor)
+    return observed, equations, rows
+
+
+def _shares(observed: WeightUpdate, equations: RowEquations, rows: Agreed, n_rows: int) -> tuple[Tensor, Tensor]:
+    """What each row adds to the first layer's update ``[r, h]``, and what one of each class would."""
+    scale = (rows.vectors * equations.coordinates(rows.codes, rows.numbers)).sum(1, keepdim=True)
+    x = equations.space.rows.of(rows.codes, rows.numbers)
+    return (rows.vectors @ equations.gradient.T) / scale, predicted_shares(observed, x, n_rows)
 
 
 def decomposed(observed: WeightUpdate, equations: RowEquations, rows: Agreed) -> Decomposition:
@@ -122,7 +158,7 @@ def _of_decomposition(observed: WeightUpdate, equations: RowEquations, fit: Fit,
     classes = torch.arange(counts.shape[1], device=times.device)
     labels = torch.cat([torch.repeat_interleave(classes, of_row) for of_row in counts])
     rows = JointRows(fit.codes[each], fit.numbers[each], labels)
-    return Inverted(space, rows, times[each], proof.of(each), _relative(observed, fit), equations)
+    return Inverted(space, rows, times[each], proof.of(each), _relative(observed, fit), equations, observed)
 
 
 def _relative(observed: WeightUpdate, fit: Fit) -> float:
@@ -157,7 +193,7 @@ def _fitted(
     none = torch.zeros(n_rows, dtype=torch.bool, device=best.codes.device)
     proof = Proof(none.clone(), none.clone())
     proof.cells[:m], proof.digits[:m] = alone.cells & taken, alone.digits & taken
-    return Inverted(space, best, torch.ones_like(best.labels), proof, left, equations)
+    return Inverted(space, best, torch.ones_like(best.labels), proof, left, equations, observed)
 
 
 def _of_fit(observed: WeightUpdate, equations: RowEquations, fit: Fit, labels: Tensor, n_rows: int) -> Inverted:
@@ -171,4 +207,4 @@ def _of_fit(observed: WeightUpdate, equations: RowEquations, fit: Fit, labels: T
     distinct = fit_shares(observed, space, fit.codes[first], fit.numbers[first])
     proof = proven_together(observed, space, distinct, counts, n_rows, equations.rank)
     rows = JointRows(fit.codes, fit.numbers, labels)
-    return Inverted(space, rows, counts.sum(1)[source], proof.of(source), _relative(observed, fit), equations)
+    return Inverted(space, rows, counts.sum(1)[source], proof.of(source), _relative(observed, fit), equations, observed)

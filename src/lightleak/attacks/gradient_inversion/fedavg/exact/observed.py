@@ -35,7 +35,9 @@ class WeightUpdate:
         last: where on the straight line from start to end the last step's gradient was taken.
         noise: deviation of the errors in the first layer's elements: each step rounds every weight, and
             encoding rounds every row to float32.
-        fit_scale: learning rate or steps are not known, or momentum changes the scale.
+        fit_scale: learning rate or steps are not known, or momentum or a defense changes the scale.
+        may_be_shortened: a defense may have divided the whole update, so that ``end`` is not where training ended.
+        scale: what the update that was sent has been multiplied by.
     """
 
     start: ReLUChain
@@ -45,6 +47,8 @@ class WeightUpdate:
     last: float
     noise: float
     fit_scale: bool = False
+    may_be_shortened: bool = False
+    scale: float = 1.0
 
     @classmethod
     def of(cls, update: ClientUpdate, device: torch.device | str = "cpu") -> "WeightUpdate":
@@ -63,9 +67,22 @@ class WeightUpdate:
             clients = update.facts.n_clients or 1
             noise = rounding_of(start.weights[0], start.biases[0], update) * (steps / clients) ** 0.5 / scale
         noise = max(noise, encoding_of(gradient[0]))
+        is_changed = update.state != "raw"
+        if is_changed:
+            noise = max(noise, beyond_rank(gradient[0], update.facts.n_rows))
         last = 1.0 if known is None else (known - 1) / known
-        fit_scale = known is None or rate is None or update.facts.momentum > 0
-        return cls(start, end, gradient, steps, last, CAUTION * noise, fit_scale)
+        fit_scale = known is None or rate is None or update.facts.momentum > 0 or is_changed
+        return cls(start, end, gradient, steps, last, CAUTION * noise, fit_scale, is_changed)
+
+    def lengthened(self, factor: float) -> "WeightUpdate":
+        """The update as it was before a defense divided it by a factor."""
+        return replace(
+            self,
+            end=self.between(factor),
+            gradient=tuple(layer * factor for layer in self.gradient),
+            noise=self.noise * factor,
+            scale=self.scale * factor,
+        )
 
     def between(self, share: float) -> ReLUChain:
         """The network on the straight line from start to end."""
@@ -104,7 +121,8 @@ def first_layer_noise(update: ClientUpdate, layer: str, gradient: Tensor) -> flo
         return CAUTION * max(beyond_rank(gradient, facts.n_rows), encoding_of(gradient))
     once = rounding_of(update.parameters[f"{layer}.weight"], update.parameters[f"{layer}.bias"], update)
     noise = once * (steps / (facts.n_clients or 1)) ** 0.5 / ((facts.learning_rate or 1.0) * steps)
-    return CAUTION * max(noise, encoding_of(gradient))
+    changed = 0.0 if update.state == "raw" else beyond_rank(gradient, facts.n_rows)
+    return CAUTION * max(noise, changed, encoding_of(gradient))
 
 
 def require_weight_update(name: str, update: ClientUpdate) -> None:
@@ -112,7 +130,7 @@ def require_weight_update(name: str, update: ClientUpdate) -> None:
 
     Raises:
         ObservationError: it is a gradient, or nothing moved.
-        UnsupportedError: another loss or optimizer, weight decay, or a defense.
+        UnsupportedError: another loss or optimizer, weight decay, or a defense behind which two scales are unknown.
     """
     facts = update.facts
     if update.kind != "delta":
@@ -128,10 +146,11 @@ def require_weight_update(name: str, update: ClientUpdate) -> None:
         )
     if not any(bool(tensor.any()) for tensor in update.update.values()):
         raise ObservationError(f"{name} needs weights that moved; every element of this update is zero")
-    if update.state != "raw":
+    if update.state != "raw" and (local_steps(facts) is None or facts.learning_rate is None or facts.momentum):
         raise UnsupportedError(
-            f"{name} needs an update exact to rounding, got one that is {update.state} ({facts.defense}); use an "
-            "optimization attack on weight updates"
+            f"{name} needs learning rate and steps of an update that is {update.state} ({facts.defense}), and clients "
+            f"without momentum: a defense may scale the update, and so does what is not known; got learning rate "
+            f"{facts.learning_rate}, steps {local_steps(facts)}, momentum {facts.momentum}"
         )
 
 
