@@ -55,6 +55,10 @@ class Certificate:
             is that of the product.
         labels_proven: the labels of certified rows are proven, as their categories are; not where clients drop units,
             on which labels depend.
+        normalized_columns: numerical columns that BatchNorm normalized by statistics that the attacker does not know:
+            of them the update determines the normalized numbers, and the table's only up to one shift and one scale per
+            column. No digits are certified then.
+        normalized: per row, whether its numbers are proven as far as that; empty without such columns.
 
     Raises:
         ValueError: digits of another number of rows, or of a row whose cells are not certified.
@@ -67,6 +71,8 @@ class Certificate:
     feasibility: Feasibility
     scale: float = 1.0
     labels_proven: bool = True
+    normalized_columns: tuple[str, ...] = ()
+    normalized: tuple[bool, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.digits) != len(self.status):

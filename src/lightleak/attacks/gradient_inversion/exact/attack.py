@@ -11,6 +11,7 @@ from lightleak.attacks.gradient_inversion.exact.config import ExactConfig
 from lightleak.attacks.gradient_inversion.exact.repair.missing import guess_rows
 from lightleak.attacks.gradient_inversion.exact.rounds import Found, Rounds
 from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows, CertifyingInversion
+from lightleak.attacks.gradient_inversion.exact.unknown_statistics import NormalizedTable
 from lightleak.attacks.gradient_inversion.network.of_update import layer_gradients, row_network
 from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
 from lightleak.attacks.gradient_inversion.tables.uncertainty import cell_uncertainty
@@ -43,7 +44,9 @@ class ExactInversion(CertifyingInversion[ExactConfig]):
 
     def check_network(self, update: ClientUpdate) -> None:
         """Refuse networks whose layers test no rows."""
-        row_network(self._seen(update))
+        seen, encoder = self._seen(update), TableEncoder.of(update)
+        table = NormalizedTable.of(seen, encoder, RowPrior.of(seen, encoder, self.config.prior))
+        row_network(seen if table is None or table.statistics is not None else table.update)
 
     def _seen(self, update: ClientUpdate) -> ClientUpdate:
         """The update without statistics that this attack is not to know."""
@@ -63,18 +66,27 @@ class ExactInversion(CertifyingInversion[ExactConfig]):
         self, update: ClientUpdate, encoder: TableEncoder, seed: int, progress: Progress | None
     ) -> CertifiedRows:
         """See `CertifyingInversion.invert`."""
-        device = encoder.shift.device
+        update = self._seen(update)
         prior = RowPrior.of(update, encoder, self.config.prior)
-        network = row_network(self._seen(update), device)
+        table = NormalizedTable.of(update, encoder, prior)
+        rows = None
+        if table is None or table.statistics is not None:
+            rows = self._rows(update, encoder, prior, seed)
+        if table is not None and (rows is None or not bool(rows.proof.cells.any())):
+            rows = table.of_client(self._rows(table.update, table.encoder, prior, seed), encoder, prior)
+        assert rows is not None
+        if progress is not None:
+            progress(1.0)
+        return rows
+
+    def _rows(self, update: ClientUpdate, encoder: TableEncoder, prior: RowPrior, seed: int) -> CertifiedRows:
+        network = row_network(update, encoder.shift.device)
         observed = layer_gradients(update, network)
         draws = generator(seed, "exact")
         feasibility = estimate_feasibility(observed, update.facts.n_rows, kind=row_kind(update, encoder))
         rounds = Rounds(network, observed, update.facts.n_rows, encoder, prior, self.config, draws)
         found = rounds.found() if feasibility.expected == "approximate" else rounds.run()
-        rows = _in_order(encoder, prior, found, feasibility, draws)
-        if progress is not None:
-            progress(1.0)
-        return rows
+        return _in_order(encoder, prior, found, feasibility, draws)
 
 
 def _in_order(

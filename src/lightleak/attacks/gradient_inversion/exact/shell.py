@@ -137,6 +137,8 @@ class CertifiedRows:
         guesses: rows that are guesses.
         scale: see `Certificate`.
         labels_proven: see `Certificate`.
+        normalized_columns: see `Certificate`.
+        normalized: likewise, of the rows that were found.
     """
 
     encoded: Tensor
@@ -149,6 +151,8 @@ class CertifiedRows:
     guesses: int = 0
     scale: float = 1.0
     labels_proven: bool = True
+    normalized_columns: tuple[str, ...] = ()
+    normalized: Tensor | None = None
 
     def reconstruction(
         self, attack: str, threat_model: ThreatModel, encoder: TableEncoder, began: float
@@ -156,6 +160,7 @@ class CertifiedRows:
         """The same as a reconstruction, whose work began at ``began`` (`time.perf_counter`)."""
         found: list[RowStatus] = ["certified" if proven else "likely" for proven in self.proof.cells.tolist()]
         guesses: list[RowStatus] = ["missing"]
+        normalized = () if self.normalized is None else (*self.normalized.tolist(), *[False] * self.guesses)
         return Reconstruction(
             attack=attack,
             threat_model=threat_model,
@@ -173,5 +178,7 @@ class CertifiedRows:
                 feasibility=self.feasibility,
                 scale=self.scale,
                 labels_proven=self.labels_proven,
+                normalized_columns=self.normalized_columns,
+                normalized=normalized,
             ),
         )

@@ -256,6 +256,23 @@ class _NormalizedView(TracedView):
         return False
 
 
+def normalized_data(module: nn.Module, width: int) -> tuple[Tensor, dict[str, Tensor]]:
+    """Random rows ``[n, width]``, and what BatchNorm layers see of them, of those whose inputs are data, by name.
+
+    Args:
+        module: in train mode, with its weights; it is not changed.
+        width: of encoded rows.
+    """
+    tried = copy.deepcopy(module).requires_grad_(True)
+    probes = torch.randn(PROBES, width, generator=generator(0, "probes")).to(next(module.parameters()))
+    seen: dict[str, Tensor] = {}
+    with suppress(RuntimeError):  # `trace` says why
+        with torch.enable_grad(), watched(tried, list(batch_norms(tried))) as calls:
+            tried(probes)
+        seen = {name: call.inputs for name, call in calls.items() if not call.inputs.requires_grad}
+    return probes, seen
+
+
 def fix_normalized_data(module: nn.Module, width: int, statistics: Mapping[str, Tensor], n_rows: int) -> None:
     """Switch the BatchNorm layers whose inputs are data, which no parameter has changed, to the batch's statistics.
 
@@ -268,16 +285,8 @@ def fix_normalized_data(module: nn.Module, width: int, statistics: Mapping[str, 
         statistics: mean and unbiased variance of every BatchNorm layer on the batch, by name.
         n_rows: of the batch.
     """
-    of_module = next(module.parameters())
-    device = of_module.device
-    norms, tried = batch_norms(module), copy.deepcopy(module).requires_grad_(True)
-    probes = torch.randn(PROBES, width, generator=generator(0, "probes")).to(of_module)
-    of_data: list[str] = []
-    with suppress(RuntimeError):  # `trace` says why
-        with torch.enable_grad(), watched(tried, list(norms)) as calls:
-            tried(probes)
-        of_data = [name for name, call in calls.items() if not call.inputs.requires_grad]
-    for name in of_data:
+    device, norms = next(module.parameters()).device, batch_norms(module)
+    for name in normalized_data(module, width)[1]:
         mean, variance = statistics[f"{name}.mean"].to(device), statistics[f"{name}.var"].to(device)
         layer = norms[name].eval()
         layer.running_mean, layer.running_var = mean.double(), variance.double() * (n_rows - 1) / n_rows
