@@ -15,6 +15,7 @@ from model_zoo import ScaledLinear
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
 from lightleak.core.certificate import NUMBERS_WITHIN, Certificate
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.matching import match_rows
@@ -26,7 +27,7 @@ from lightleak.data.marginals import Marginals
 from lightleak.data.schema import Column, ColumnKind, TableSchema
 from lightleak.defenses.horizontal.rounding import Transport
 from lightleak.defenses.horizontal.sparsification import GradientCompression
-from lightleak.metrics.cells import checked_pair
+from lightleak.metrics.cells import Cells, checked_pair
 from lightleak.protocols import fedavg, fedsgd
 from lightleak.protocols.aggregate import aggregate_updates
 from lightleak.protocols.client_training import LocalTraining
@@ -84,6 +85,10 @@ ATTENTION = "ft_transformer"
 """pytorch-tabular's, of one block."""
 SCALED: Mapping[str, type[nn.Module]] = {"ntk, selu": nn.SELU, "ntk, mish": nn.Mish, "ntk, relu": nn.ReLU}
 """A user's own modules as `FrontScaled` builds them, and their activations."""
+UNKNOWN: Mapping[str, type[nn.Module]] = {"numbers normalized, relu": nn.ReLU, "numbers normalized, gelu": nn.GELU}
+"""A user's own modules as `NumbersNormalized` builds them, whose statistics the server does not know."""
+EPS = 1e-5
+"""BatchNorm's, which is added to the variance."""
 SMOOTH = ("gelu", "tanh", "elu", "sigmoid")
 """Of `MODELS`, those that `exact_joint` serves."""
 NORMALIZED = ("relu, batch norm", "gelu, batch norm", "resnet", "resnet_preact")
@@ -182,6 +187,7 @@ def scenario(
     attention: bool = False,
     inexact: bool = False,
     ntk: bool = False,
+    normalized: bool = False,
 ) -> Scenario:
     """The scenario of a seed.
 
@@ -193,6 +199,7 @@ def scenario(
         attention: with the network `ATTENTION`.
         inexact: with an error of `INEXACT`, or of `CHANGED`.
         ntk: with a network of `SCALED`.
+        normalized: with a network of `UNKNOWN`.
     """
     rng = numpy_generator(seed, "scenario")
     drawn = _one(rng, ATTACKED)
@@ -206,8 +213,9 @@ def scenario(
         network = "all active"
     most = {"exact": min(hidden), "exact_fedavg": 20}.get(attack, min(12, min(hidden)))
     model = "chain"
-    if others or dropout or ntk:
-        models = list(SCALED) if ntk else list(DROPPING) if dropout else SMOOTH if inexact else list(MODELS)
+    if others or dropout or ntk or normalized:
+        own = UNKNOWN if normalized else SCALED if ntk else DROPPING if dropout else MODELS
+        models = SMOOTH if inexact else list(own)
         model = str(numpy_generator(seed, "model").choice(models))
         hidden = hidden[:1] if model == "one hidden layer" else hidden
     if attention:  # few of its layers have biases, by which units could be switched off or on
@@ -217,6 +225,7 @@ def scenario(
     rows = clients * int(rng.integers(1, max(2, most // clients) + 1))
     if model in NORMALIZED:  # statistics of one batch of at least two rows
         clients, rows = 1, max(2, rows)
+    rows = max(2 * clients, rows) if model in UNKNOWN else rows
     return Scenario(
         seed=seed,
         attack=attack,
@@ -326,11 +335,45 @@ class FrontScaled(nn.Module):
         return logits
 
 
+class NumbersNormalized(nn.Module):
+    """BatchNorm on the table's numbers, then a perceptron."""
+
+    def __init__(self, encoder: TableEncoder, widths: Sequence[int], activation: type[nn.Module]) -> None:
+        super().__init__()
+        self.numbers = encoder.numerical_positions
+        self.others = [i for i in range(encoder.width) if i not in self.numbers]
+        self.norm, self.layers = nn.BatchNorm1d(len(self.numbers)), nn.Sequential()
+        for into, out in pairwise(widths):
+            self.layers.extend([nn.Linear(into, out), activation()])
+        self.layers.pop(-1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        logits: Tensor = self.layers(torch.cat([self.norm(x[:, self.numbers]), x[:, self.others]], 1))
+        return logits
+
+
+def normalized_numbers(batch: Observed, found: Reconstruction, case: Scenario) -> tuple[Tensor, Tensor]:
+    """True and reconstructed numbers ``[n, m]``, normalized over every client's rows, in the columns' deviations."""
+    encoder, at = batch.encoder, batch.encoder.numerical_positions
+    parts = [batch.truth.inputs[:, at].double()[rows] for rows in torch.arange(case.rows).chunk(case.clients)]
+    true = torch.cat([(x - x.mean(0)) / (x.var(0, unbiased=False) + EPS).sqrt() for x in parts])
+    prior = RowPrior.of(batch.update, encoder)
+    guess = (found.encoded[:, at].double() * encoder.scale[at] + encoder.shift[at] - prior.mean) / prior.deviation
+    return true * encoder.deviation, guess * encoder.deviation
+
+
 def _spec(case: Scenario, schema: TableSchema, encoder: TableEncoder) -> NetworkSpec:
-    if case.model in SCALED:
+    if case.model in UNKNOWN and not encoder.numerical_positions:
+        return NetworkSpec("mlp", schema.n_classes, encoder.layout, {"hidden": list(case.hidden)})
+    if case.model in {**SCALED, **UNKNOWN}:
+        widths = [encoder.width, *case.hidden, schema.n_classes]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed(case.seed, "network"))
-            module = FrontScaled([encoder.width, *case.hidden, schema.n_classes], SCALED[case.model])
+            if case.model in SCALED:
+                module: nn.Module = FrontScaled(widths, SCALED[case.model])
+            else:
+                module = NumbersNormalized(encoder, widths, UNKNOWN[case.model])
         return NetworkSpec(hand_over(module), schema.n_classes, encoder.layout)
     if case.model == "resnet_preact":
         return NetworkSpec(case.model, schema.n_classes, encoder.layout, {"width": case.hidden[0]})
@@ -402,7 +445,13 @@ def twisted(rows: pd.DataFrame, schema: TableSchema, twist: str, rng: Draw) -> p
     return copied.iloc[rng.permutation(len(rows))].reset_index(drop=True)
 
 
-def judge(found: Reconstruction, truth: GroundTruth, encoder: TableEncoder, within: float = NUMBERS_WITHIN) -> Judged:
+def judge(
+    found: Reconstruction,
+    truth: GroundTruth,
+    encoder: TableEncoder,
+    within: float = NUMBERS_WITHIN,
+    normalized: tuple[Tensor, Tensor] | None = None,
+) -> Judged:
     """Compare every certified cell with the truth, certified rows paired with true ones one by one.
 
     Args:
@@ -410,12 +459,15 @@ def judge(found: Reconstruction, truth: GroundTruth, encoder: TableEncoder, with
         truth: of the batch.
         encoder: of both.
         within: deviations that a certified number may be off.
+        normalized: true and reconstructed numbers where the certificate is of `normalized_numbers`.
     """
     certificate = found.certificate
     if certificate is None or not certificate.certified:
         return Judged(0, 0, 0, 0, 0, 0, 0.0)
     at = [i for i, status in enumerate(certificate.status) if status == "certified"]
     true, guess = checked_pair(encoder, encoder.project(truth.inputs, clamp=False), found.rows)
+    if normalized is not None:
+        true, guess = Cells(true.codes, normalized[0]), Cells(guess.codes, normalized[1])
     claimed = digits_of(certificate, len(encoder.schema.numerical))[at]
     error = (guess.numbers[at].unsqueeze(1) - true.numbers).abs() / encoder.deviation
     right = error <= within
@@ -430,6 +482,7 @@ def judge(found: Reconstruction, truth: GroundTruth, encoder: TableEncoder, with
     errors = error[paired][claimed]
     kinds = [column.kind is ColumnKind.INTEGER for column in encoder.schema.numerical]
     uneven = (guess.numbers[at].round() != true.numbers[pair].round()) & claimed & torch.tensor(kinds, dtype=torch.bool)
+    uneven &= normalized is None
     return Judged(
         rows=len(at),
         digits=int(claimed.all(-1).sum()),
@@ -444,7 +497,7 @@ def judge(found: Reconstruction, truth: GroundTruth, encoder: TableEncoder, with
 def digits_of(certificate: Certificate, n_numbers: int) -> Tensor:
     """Which numbers are certified, bool ``[rows, numbers]``."""
     status = torch.tensor([status == "certified" for status in certificate.status])
-    told = status & torch.tensor(certificate.digits, dtype=torch.bool)
+    told = status & torch.tensor(certificate.normalized or certificate.digits, dtype=torch.bool)
     return told.unsqueeze(-1).expand(len(status), n_numbers)
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from certificate_batches import OPTIONS, Observed, Scenario, digits_of, judge, observe, scenario
+from certificate_batches import OPTIONS, Observed, Scenario, digits_of, judge, normalized_numbers, observe, scenario
 from scipy.stats import beta
 
 from lightleak.attacks import ATTACKS
@@ -74,7 +74,9 @@ def measure(case: Scenario) -> Line:
     line: Line = {"scenario": case.facts, "refused": None, "failed": None}
     try:
         batch, found = attacked(case)
-        line |= asdict(judge(found, batch.truth, batch.encoder))
+        is_normalized = found.certificate is not None and found.certificate.normalized_columns
+        numbers = normalized_numbers(batch, found, case) if is_normalized else None
+        line |= asdict(judge(found, batch.truth, batch.encoder, normalized=numbers))
     except LightLeakError as error:
         line["refused"] = str(error)
     except Exception:
@@ -184,12 +186,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--inexact", action="store_true", help="noise or short types, with --attack exact_joint or exact_fedavg"
     )
     parser.add_argument("--ntk", action="store_true", help="layers with scaled weights, with --attack exact")
+    parser.add_argument("--normalized", action="store_true", help="BatchNorm on numbers, unknown, with --attack exact")
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--output", type=Path, help="lines of JSON; what it holds is not measured again")
     parser.add_argument("--table", type=Path, help="print the table of such a file, measure nothing")
     parser.add_argument("--replay", type=int, help="attack the batch of one seed again and print its certified rows")
     options = parser.parse_args(arguments)
-    kinds = options.attack, options.others, options.dropout, options.attention, options.inexact, options.ntk
+    kinds = (options.attack, options.others, options.dropout, options.attention, options.inexact)
+    kinds = *kinds, options.ntk, options.normalized
     if options.replay is not None:
         line = replay(scenario(options.replay, *kinds))
         return int(bool(line["failed"] or line.get("wrong")))

@@ -57,7 +57,7 @@ class Certificate:
             on which labels depend.
         normalized_columns: numerical columns that BatchNorm normalized by statistics that the attacker does not know:
             of them the update determines the normalized numbers, and the table's only up to one shift and one scale per
-            column. No digits are certified then.
+            column and client. No digits are certified then.
         normalized: per row, whether its numbers are proven as far as that; empty without such columns.
 
     Raises:

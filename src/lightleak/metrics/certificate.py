@@ -23,6 +23,8 @@ NAMES = (
     "row_status",
     "row_digits",
     "labels_proven",
+    "normalized_columns",
+    "row_normalized",
     "feasibility",
     "certified_accuracy",
     "certified_exact",
@@ -39,8 +41,9 @@ def certificate_facts(certificate: Certificate | None) -> dict[str, Any]:
         ``certified_rows`` (a number), ``certified_share`` and ``certified_digits_share`` (of the rows),
         ``certificate_residual`` (part of the update that the rows leave unexplained), ``expected`` (before any work:
         exact, partial or approximate), ``row_status`` and ``row_digits`` (per row of the reconstruction),
-        ``labels_proven`` (whether a certified row's label is certified as well) and ``feasibility`` (ranks and
-        constraints behind ``expected``); all ``None`` where the attack has no certificate.
+        ``labels_proven`` (whether a certified row's label is certified as well), ``normalized_columns`` and
+        ``row_normalized`` (see `Certificate`), and ``feasibility`` (ranks and constraints behind ``expected``); all
+        ``None`` where the attack has no certificate.
     """
     facts: dict[str, Any] = dict.fromkeys(NAMES)
     if certificate is None:
@@ -54,6 +57,8 @@ def certificate_facts(certificate: Certificate | None) -> dict[str, Any]:
         "row_status": list(certificate.status),
         "row_digits": list(certificate.digits),
         "labels_proven": certificate.labels_proven,
+        "normalized_columns": list(certificate.normalized_columns),
+        "row_normalized": list(certificate.normalized),
         "feasibility": certificate.feasibility.to_dict(),
     }
 

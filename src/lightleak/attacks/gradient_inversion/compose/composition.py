@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import pandas as pd
 import torch
@@ -88,7 +89,7 @@ class Course:
         self._feasibility: Feasibility | None = None
         self._seconds = 0.0
         self._scale = 1.0
-        self._labels_proven = True
+        self._proves_gradients = True
 
     @property
     def is_over(self) -> bool:
@@ -112,8 +113,8 @@ class Course:
             self._feasibility = self._feasibility or found.certificate.feasibility
             self._rescale(found.certificate.scale)
         whole = self._explanation(found, *_claims(found))
-        if not _labels_proven(found):  # units were dropped: the gradient of no row is known
-            self._labels_proven = False
+        if not _proves_gradients(found):
+            self._proves_gradients = False
             self._explanations.append(whole)
             self._seconds += found.seconds + time.perf_counter() - began
             return
@@ -146,7 +147,7 @@ class Course:
                 multiplicity(chosen.found.rows),
                 self._feasibility or self._estimated_feasibility(),
                 self._scale,
-                self._labels_proven,
+                **_what_is_open(chosen.found.certificate),
             ),
         )
 
@@ -154,7 +155,7 @@ class Course:
         complete = [one for one in self._explanations if one.is_complete]
         if complete or len(self._explanations) == 1:
             return (complete or self._explanations)[0]
-        if not self._labels_proven and (proven := [one for one in self._explanations if "certified" in one.status]):
+        if not self._proves_gradients and (proven := [one for one in self._explanations if "certified" in one.status]):
             return proven[0]
         return min(self._explanations, key=lambda one: misfit(self.update, one.found, self._orders))
 
@@ -261,8 +262,16 @@ def _claims(found: Reconstruction) -> tuple[tuple[RowStatus, ...], tuple[bool, .
     return likely * len(found.rows), (False,) * len(found.rows)
 
 
-def _labels_proven(found: Reconstruction) -> bool:
-    return found.certificate is None or found.certificate.labels_proven
+def _proves_gradients(found: Reconstruction) -> bool:
+    """Whether the gradient of a proven row is known: not where units were dropped or its numbers are open."""
+    one = found.certificate
+    return one is None or (one.labels_proven and not one.normalized_columns)
+
+
+def _what_is_open(certificate: Certificate | None) -> dict[str, Any]:
+    """What a certificate leaves open, as fields."""
+    names = "labels_proven", "normalized_columns", "normalized"
+    return {} if certificate is None else {name: getattr(certificate, name) for name in names}
 
 
 def _part(found: Reconstruction, rows: list[int]) -> Reconstruction:

@@ -12,7 +12,7 @@ from lightleak.attacks.gradient_inversion.exact.repair.missing import guess_rows
 from lightleak.attacks.gradient_inversion.exact.rounds import Found, Rounds
 from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows, CertifyingInversion
 from lightleak.attacks.gradient_inversion.exact.unknown_statistics import NormalizedTable
-from lightleak.attacks.gradient_inversion.network.of_update import layer_gradients, row_network
+from lightleak.attacks.gradient_inversion.network.of_update import layer_gradients, row_network, statistics_of
 from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
 from lightleak.attacks.gradient_inversion.tables.uncertainty import cell_uncertainty
 from lightleak.core.certificate import Feasibility
@@ -46,7 +46,7 @@ class ExactInversion(CertifyingInversion[ExactConfig]):
         """Refuse networks whose layers test no rows."""
         seen, encoder = self._seen(update), TableEncoder.of(update)
         table = NormalizedTable.of(seen, encoder, RowPrior.of(seen, encoder, self.config.prior))
-        row_network(seen if table is None or table.statistics is not None else table.update)
+        row_network(seen if table is None else table.update)
 
     def _seen(self, update: ClientUpdate) -> ClientUpdate:
         """The update without statistics that this attack is not to know."""
@@ -69,12 +69,13 @@ class ExactInversion(CertifyingInversion[ExactConfig]):
         update = self._seen(update)
         prior = RowPrior.of(update, encoder, self.config.prior)
         table = NormalizedTable.of(update, encoder, prior)
-        rows = None
-        if table is None or table.statistics is not None:
-            rows = self._rows(update, encoder, prior, seed)
-        if table is not None and (rows is None or not bool(rows.proof.cells.any())):
+        if table is not None:
             rows = table.of_client(self._rows(table.update, table.encoder, prior, seed), encoder, prior)
-        assert rows is not None
+        else:
+            rows = self._rows(update, encoder, prior, seed)
+            if not rows.guesses and not bool(rows.proof.cells.all()):
+                own = statistics_of(update, rows.encoded)
+                rows = rows if own is None else self._rows(replace(update, batch_statistics=own), encoder, prior, seed)
         if progress is not None:
             progress(1.0)
         return rows

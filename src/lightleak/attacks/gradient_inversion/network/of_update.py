@@ -20,6 +20,7 @@ from lightleak.attacks.gradient_inversion.network.traced import TracedNetwork, l
 from lightleak.core.observations import ClientUpdate
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.image_scale import is_image_state
+from lightleak.targets.normalization import frozen_statistics, record_statistics
 
 
 def row_network(update: ClientUpdate, device: torch.device | str = "cpu") -> RowNetwork:
@@ -56,6 +57,38 @@ def _traced(
         )
     table = None if is_image_state(update.encoder) else TableEncoder.of(update, device)
     return trace_any(module, encoded_width(update), update.facts.n_rows, table, observed)
+
+
+STATISTICS_WITHIN = 1e-4
+"""Relative error of statistics that were read off running buffers: their rounding over the momentum."""
+
+
+def statistics_of(update: ClientUpdate, encoded: Tensor) -> dict[str, Tensor] | None:
+    """The statistics that rows themselves have, where those known are the same but for what buffers round.
+
+    A network with statistics to six digits explains a gradient to six digits, which is too few for a certificate.
+
+    Args:
+        update: with statistics of the batch.
+        encoded: all of its rows ``[n, d]``.
+
+    Returns:
+        Mean and variance of every BatchNorm layer; None where the rows' are others, or there are none.
+    """
+    if not update.batch_statistics:
+        return None
+    module = client_network(update).to(encoded.device, torch.float64)
+    module.load_state_dict({**update.parameters, **update.buffers}, strict=False)
+    with torch.no_grad(), frozen_statistics(module), record_statistics(module) as recorded:
+        module(encoded.double())
+    found = {
+        f"{n}.{kind}": value for n, pair in recorded.items() for kind, value in zip(("mean", "var"), pair, strict=True)
+    }
+    known = {name: value.to(encoded.device, torch.float64) for name, value in update.batch_statistics.items()}
+    near = found.keys() == known.keys() and all(
+        bool((found[name] - value).norm() <= STATISTICS_WITHIN * value.norm()) for name, value in known.items()
+    )
+    return {name: value.cpu() for name, value in found.items()} if near else None
 
 
 def _leave_out_unused(module: nn.Module, update: ClientUpdate) -> None:

@@ -99,7 +99,7 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
             found.proof,
             found.multiplicity,
             _feasibility(update, found, encoder),
-            scale=found.observed.scale,
+            scale=found.observed.scale if bool(found.proof.cells.any()) else 1.0,
         )
 
     def _by_first_layer(
