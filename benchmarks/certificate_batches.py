@@ -353,10 +353,10 @@ class NumbersNormalized(nn.Module):
         return logits
 
 
-def normalized_numbers(batch: Observed, found: Reconstruction, case: Scenario) -> tuple[Tensor, Tensor]:
+def normalized_numbers(batch: Observed, found: Reconstruction, clients: int = 1) -> tuple[Tensor, Tensor]:
     """True and reconstructed numbers ``[n, m]``, normalized over every client's rows, in the columns' deviations."""
     encoder, at = batch.encoder, batch.encoder.numerical_positions
-    parts = [batch.truth.inputs[:, at].double()[rows] for rows in torch.arange(case.rows).chunk(case.clients)]
+    parts = [batch.truth.inputs[:, at].double()[rows] for rows in torch.arange(len(batch.truth.inputs)).chunk(clients)]
     true = torch.cat([(x - x.mean(0)) / (x.var(0, unbiased=False) + EPS).sqrt() for x in parts])
     prior = RowPrior.of(batch.update, encoder)
     guess = (found.encoded[:, at].double() * encoder.scale[at] + encoder.shift[at] - prior.mean) / prior.deviation

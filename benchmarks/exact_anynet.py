@@ -7,7 +7,8 @@
 Parts: activations, batch-norm (batch statistics are known to the server; untrained and after one epoch of Adam),
 layer-norm, shallow (one hidden layer), tables (German, Bank, Diabetes-130 with 20 classes), relu (a plain ReLU chain,
 for comparison with `exact.py`), trained (after one epoch of Adam), attention (pytorch-tabular's FT-Transformer),
-attention-trained (the same after one epoch), embedded (a user's own module with embeddings, and GANDALF). Labels are
+attention-trained (the same after one epoch), embedded (a user's own module with embeddings, and GANDALF), unknown
+(BatchNorm on numbers whose statistics the server does not know: digits are those of normalized numbers). Labels are
 unknown, one thread, float32 gradients. Client i has seed --seed + i, and with it rows and a network of its own. Every
 finished batch is one line of --output; a rerun skips those. A batch is whole when every cell of every row is right
 (numbers within TabLeak's tolerance). Seconds on a shared machine vary: the rate of its matrix products is measured
@@ -17,12 +18,13 @@ after every batch.
 import argparse
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from certificate_batches import NumbersNormalized, Observed, judge, normalized_numbers
 from exact import TWENTY_DIAGNOSES, row_facts, setting
 from exact_table import Row, mean, read_lines
 from torch import nn
@@ -87,6 +89,7 @@ class Case:
         epochs: that the network was trained.
         whole: share of batches that is to be whole in cells.
         seconds: mean CPU seconds that a batch may take; 0: no goal.
+        unknown: the server does not know the statistics of BatchNorm.
     """
 
     part: str
@@ -97,13 +100,15 @@ class Case:
     epochs: int = 0
     whole: float = 0.0
     seconds: float = 0.0
+    unknown: bool = False
 
     @property
     def title(self) -> str:
         """In words."""
         options = ", ".join(f"{name} {value}" for name, value in self.options.items())
         trained = f", trained {self.epochs} epochs" if self.epochs else ""
-        return f"{self.dataset}: {self.network} ({options}){trained}, {self.rows} rows"
+        unknown = ", statistics unknown" if self.unknown else ""
+        return f"{self.dataset}: {self.network} ({options}){trained}{unknown}, {self.rows} rows"
 
 
 SMOOTH = ("gelu", "tanh", "leaky_relu", "elu")
@@ -153,6 +158,12 @@ CASES: tuple[Case, ...] = (
     ),
     Case("attention-trained", "ft_transformer", 8, FT, epochs=1),
     *(Case("embedded", "gandalf", rows, whole=w, seconds=s) for rows, w, s in ((32, 0.95, 8), (64, 0.6, 0))),
+    *(
+        Case("unknown", name, rows, dataset=table, unknown=True)
+        for table in ("adult", "german", "bank")
+        for name in ("normalized", "category_embedding", "gandalf")
+        for rows in (8, 32)
+    ),
 )  # fmt: skip
 PARTS = tuple(dict.fromkeys(case.part for case in CASES))
 
@@ -162,7 +173,11 @@ def observe(case: Case, seed: int) -> tuple[ClientUpdate, GroundTruth]:
     experiment, people = setting(case.dataset, (100, 100))
     n_classes, layout = experiment.spec.n_classes, people.encoder.layout
     network_seed = derive_seed(seed, "network")
-    own = {"silu": lambda: silu(layout.width, n_classes), "embeddings": lambda: Embeddings(layout, n_classes)}
+    own: dict[str, Callable[[], nn.Module]] = {
+        "silu": lambda: silu(layout.width, n_classes),
+        "embeddings": lambda: Embeddings(layout, n_classes),
+        "normalized": lambda: NumbersNormalized(people.encoder, [layout.width, 100, 100, n_classes], nn.ReLU),
+    }
     if case.network in own:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(network_seed)
@@ -175,7 +190,7 @@ def observe(case: Case, seed: int) -> tuple[ClientUpdate, GroundTruth]:
         _train(network, people.inputs, people.labels, case.epochs, seed)
     rows = people.draw(seed, case.rows, 0, 0)
     x, y = people.inputs[rows], people.labels[rows]
-    statistics = any(isinstance(layer, nn.BatchNorm1d) for layer in network.modules())
+    statistics = not case.unknown and any(isinstance(layer, nn.BatchNorm1d) for layer in network.modules())
     update, _ = client_update(
         network,
         spec,
@@ -206,6 +221,11 @@ def measure(case: Case, seed: int) -> Row:
     found = attack.run(update, seed)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     encoder = setting(case.dataset, (100, 100))[0].encoder
+    facts = {**certificate_facts(found.certificate), **certified_accuracy(found, truth, encoder)}
+    if case.unknown:
+        seen = normalized_numbers(Observed(update, truth, encoder), found)
+        judged = judge(found, truth, encoder, normalized=seen)
+        facts |= {"certified_digits_share": judged.digits / len(found.rows), "certified_digits_wrong": judged.wrong}
     return {
         "case": case.title,
         "seed": seed,
@@ -213,8 +233,7 @@ def measure(case: Case, seed: int) -> Row:
         "cpu_seconds": cpu,
         "cell_accuracy": score(found, truth, encoder)["cell_accuracy"],
         **row_facts(found, truth, encoder),
-        **certificate_facts(found.certificate),
-        **certified_accuracy(found, truth, encoder),
+        **facts,
         "product_rate": product_rate(),
         "made": {"project": project_state(), "torch": torch.__version__, "threads": torch.get_num_threads()},
     }

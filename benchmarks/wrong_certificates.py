@@ -75,7 +75,7 @@ def measure(case: Scenario) -> Line:
     try:
         batch, found = attacked(case)
         is_normalized = found.certificate is not None and found.certificate.normalized_columns
-        numbers = normalized_numbers(batch, found, case) if is_normalized else None
+        numbers = normalized_numbers(batch, found, case.clients) if is_normalized else None
         line |= asdict(judge(found, batch.truth, batch.encoder, normalized=numbers))
     except LightLeakError as error:
         line["refused"] = str(error)
