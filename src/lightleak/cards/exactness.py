@@ -6,9 +6,12 @@ from dataclasses import dataclass
 import pandas as pd
 
 from lightleak.attacks import ATTACKS
+from lightleak.attacks.gradient_inversion.network.client import batch_norms, client_network
+from lightleak.attacks.gradient_inversion.network.traced import over_batch
 from lightleak.cards.catalogue import CATALOGUE, Catalogue
 from lightleak.cards.shipped import read_shipped
 from lightleak.core.errors import LightLeakError
+from lightleak.core.observations import ClientUpdate
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.schema import Column, TableSchema
 from lightleak.protocols.fedsgd import client_update
@@ -55,6 +58,14 @@ def exact_inversion(name: str) -> str:
     return f"not supported: {refusals[-1]}"
 
 
+UP_TO_SCALE = "(numbers up to a shift and a scale where the server does not know the batch statistics of BatchNorm)"
+
+
+def normalizes(update: ClientUpdate) -> bool:
+    """Whether a BatchNorm layer of the client's network normalized by the statistics of its batch."""
+    return any(over_batch(layer) for layer in batch_norms(client_network(update)).values())
+
+
 def _asked(name: str) -> Iterator[tuple[str, str | None, bool]]:
     """What was asked, why the attack refuses or None, and whether the client drops units."""
     encoder, frame = _table()
@@ -79,7 +90,8 @@ def _asked(name: str) -> Iterator[tuple[str, str | None, bool]]:
         )
         try:
             ATTACKS.get("exact")(batch_statistics=asked.statistics).check(update)
-            yield asked.words, None, asked.training and drops_units(network)
+            words = asked.words if asked.statistics or not normalizes(update) else f"{asked.words} {UP_TO_SCALE}"
+            yield words, None, asked.training and drops_units(network)
         except LightLeakError as error:
             yield asked.words, str(error).removeprefix("exact: "), False
 
