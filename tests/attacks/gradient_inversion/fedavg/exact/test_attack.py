@@ -106,6 +106,15 @@ def test_noise_is_measured_and_nothing_wrong_is_proven(make_client, rows_right, 
     assert certificate.feasibility.noise > 0.3 * noise * float(elements.square().mean().sqrt())
 
 
+def test_where_noise_hides_the_rows_the_best_guess_is_returned(make_client):
+    client = defended(make_client(8), noise=30.0)
+    told = []
+    (found,) = ATTACK.run_many([client.update], [0], progress=told.append)
+    assert set(found.certificate.status) == {"missing"} and sum(told) == 1
+    (other,) = ATTACK.run_many([defended(make_client(8), noise=40.0).update], [0])
+    assert torch.equal(found.encoded, other.encoded)
+
+
 def test_same_update_and_seed_give_the_same_bits(make_client):
     client = make_client(6)
     one, other = ATTACK.run(client.update, seed=3), ATTACK.run(client.update, seed=3)

@@ -17,6 +17,7 @@ from lightleak.attacks.gradient_inversion.fedavg.exact.first_layer import (
     require_first_layer,
 )
 from lightleak.attacks.gradient_inversion.fedavg.exact.inversion import Inverted, invert
+from lightleak.attacks.gradient_inversion.fedavg.exact.leftovers import problem_of
 from lightleak.attacks.gradient_inversion.fedavg.exact.observed import (
     WeightUpdate,
     as_gradient,
@@ -24,6 +25,7 @@ from lightleak.attacks.gradient_inversion.fedavg.exact.observed import (
     local_steps,
     require_weight_update,
 )
+from lightleak.attacks.gradient_inversion.joint.guess import Guess
 from lightleak.attacks.gradient_inversion.network.checks import encoded_width
 from lightleak.attacks.gradient_inversion.network.client import client_network, relu_chain
 from lightleak.attacks.gradient_inversion.network.of_update import layer_gradients, names_of_layers, row_network
@@ -41,6 +43,10 @@ CITATION = (
     "LightLeak, after Dimitrov et al., SPEAR: Exact Gradient Inversion of Batches in Federated Learning, NeurIPS 2024, "
     "and Petrov et al., DAGER: Exact Gradient Inversion for Large Language Models, NeurIPS 2024"
 )
+
+HIDDEN_ABOVE = 0.8
+"""Squared distance of the best rows, relative to that of no rows, from which on a guess without the update is as good:
+on Adult rows behind noise that left 0.4 had 80% of the cells, those that left 0.85 had 65%, and guessing has 67%."""
 
 
 class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
@@ -87,10 +93,16 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
         if relu_chain(client_network(update)) is None:
             return self._by_first_layer(update, encoder, prior, generator(seed, self.name))
         observed = WeightUpdate.of(update, encoder.shift.device)
-        found = invert(observed, encoder, prior, update.facts.n_rows, self.config, generator(seed, self.name))
-        encoded = encoder.assemble(*found.space.cells(found.rows.codes, found.rows.numbers))
+        draws = generator(seed, self.name)
+        found = invert(observed, encoder, prior, update.facts.n_rows, self.config, draws)
         if progress is not None:
             progress(1.0)
+        feasibility = _feasibility(update, found, encoder)
+        if update.state != "raw" and not bool(found.proof.cells.any()):
+            problem = problem_of(found.observed, found.space, update.facts.n_rows, draws)
+            if problem.value(found.rows) > HIDDEN_ABOVE:
+                return Guess.of(problem, update, seed).reconstruction(problem, found.rows.labels, feasibility)
+        encoded = encoder.assemble(*found.space.cells(found.rows.codes, found.rows.numbers))
         return CertifiedRows(
             encoded,
             found.rows.labels,
@@ -98,7 +110,7 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
             found.left,
             found.proof,
             found.multiplicity,
-            _feasibility(update, found, encoder),
+            feasibility,
             scale=found.observed.scale if bool(found.proof.cells.any()) else 1.0,
         )
 
