@@ -34,6 +34,9 @@ settings.load_profile("lightleak")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Ray runs its workers at niceness 15: next to a test on every core, a task of a second would take minutes.
+os.environ.setdefault("RAY_worker_niceness", "0")
+
 # pytest-xdist runs one process per core; sums of floats are also bit-equal only at equal threads.
 torch.set_num_threads(1)
 

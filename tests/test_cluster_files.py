@@ -28,7 +28,7 @@ FOLDER = ROOT / "configs" / "cluster"
 SBATCH = sorted(FOLDER.glob("*.sbatch"))
 BY_HAND = FOLDER / "by-hand.sh"
 
-OF_LAUNCHERS = ("SLURM_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "NODE_RANK", "RAY_")
+OF_LAUNCHERS = ("SLURM_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "NODE_RANK", "RAY_ADDRESS")
 
 AUDIT: dict[str, Any] = {
     "data": {"name": "synthetic", "options": {"n_discrete": 1, "n_continuous": 1, "n_rows": 60}},
