@@ -15,7 +15,6 @@ from model_zoo import ScaledLinear
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
 from lightleak.core.certificate import NUMBERS_WITHIN, Certificate
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.matching import match_rows
@@ -42,7 +41,7 @@ EXACT = {"patience": 2, "chains": 64, "most_chains": 256, "sweeps": 10}
 TRANSPORTS = ("float16", "bfloat16", "int8")
 INEXACT = ("even noise", "even noise", "uneven noise", *TRANSPORTS)
 """What a client may do to its gradient: noise of one deviation on all elements, or relative to each; a shorter type."""
-CHANGED = (*INEXACT, "pruned", "shortened")
+DEFENDED = (*INEXACT, "pruned", "shortened")
 """What a client may do to a weight update, which may be shortened by a factor as well."""
 JOINT = {
     "noised_restarts": 2,
@@ -115,7 +114,7 @@ class Scenario:
         scaled: what a client multiplied its gradient by.
         local: epochs, batches, learning rate and momentum of FedAvg.
         model: of `MODELS` or `DROPPING`, or `chain`: ReLU.
-        error: of `INEXACT`, of `CHANGED` for weight updates; none: rounding alone.
+        error: of `INEXACT`, of `DEFENDED` for weight updates; none: rounding alone.
     """
 
     seed: int
@@ -197,7 +196,7 @@ def scenario(
         others: with a network of `MODELS`, of `SMOOTH` where `inexact`.
         dropout: with a network of `DROPPING`.
         attention: with the network `ATTENTION`.
-        inexact: with an error of `INEXACT`, or of `CHANGED`.
+        inexact: with an error of `INEXACT`, or of `DEFENDED`.
         ntk: with a network of `SCALED`.
         normalized: with a network of `UNKNOWN`.
     """
@@ -220,7 +219,7 @@ def scenario(
         hidden = hidden[:1] if model == "one hidden layer" else hidden
     if attention:  # few of its layers have biases, by which units could be switched off or on
         model, most, network = ATTENTION, 8, network if network == "trained" else "narrow"
-    errors = CHANGED if attack == "exact_fedavg" else INEXACT
+    errors = DEFENDED if attack == "exact_fedavg" else INEXACT
     clients = 2 if rng.random() < 0.08 else 1
     rows = clients * int(rng.integers(1, max(2, most // clients) + 1))
     if model in NORMALIZED:  # statistics of one batch of at least two rows
@@ -305,7 +304,7 @@ def _sent(delta: Mapping[str, Tensor], case: Scenario) -> Mapping[str, Tensor]:
 
 
 def _inexact(gradient: Mapping[str, Tensor], case: Scenario, smaller: float = 1.0) -> Mapping[str, Tensor]:
-    """What is sent of a gradient; noise is made smaller by a factor."""
+    """What is sent of a gradient; ``smaller`` multiplies the noise."""
     if case.error in TRANSPORTS:
         return Transport(case.error).apply(gradient, torch.Generator())
     if case.error == "none":
@@ -358,8 +357,9 @@ def normalized_numbers(batch: Observed, found: Reconstruction, clients: int = 1)
     encoder, at = batch.encoder, batch.encoder.numerical_positions
     parts = [batch.truth.inputs[:, at].double()[rows] for rows in torch.arange(len(batch.truth.inputs)).chunk(clients)]
     true = torch.cat([(x - x.mean(0)) / (x.var(0, unbiased=False) + EPS).sqrt() for x in parts])
-    prior = RowPrior.of(batch.update, encoder)
-    guess = (found.encoded[:, at].double() * encoder.scale[at] + encoder.shift[at] - prior.mean) / prior.deviation
+    assert found.certificate is not None
+    mean, deviation = torch.tensor(list(found.certificate.assumed_statistics.values()), dtype=torch.float64).T
+    guess = (found.encoded[:, at].double() * encoder.scale[at] + encoder.shift[at] - mean) / deviation
     return true * encoder.deviation, guess * encoder.deviation
 
 
@@ -497,7 +497,7 @@ def judge(
 def digits_of(certificate: Certificate, n_numbers: int) -> Tensor:
     """Which numbers are certified, bool ``[rows, numbers]``."""
     status = torch.tensor([status == "certified" for status in certificate.status])
-    told = status & torch.tensor(certificate.normalized or certificate.digits, dtype=torch.bool)
+    told = status & torch.tensor(certificate.normalized_proven or certificate.digits, dtype=torch.bool)
     return told.unsqueeze(-1).expand(len(status), n_numbers)
 
 

@@ -74,7 +74,7 @@ def measure(case: Scenario) -> Line:
     line: Line = {"scenario": case.facts, "refused": None, "failed": None}
     try:
         batch, found = attacked(case)
-        is_normalized = found.certificate is not None and found.certificate.normalized_columns
+        is_normalized = found.certificate is not None and found.certificate.assumed_statistics
         numbers = normalized_numbers(batch, found, case.clients) if is_normalized else None
         line |= asdict(judge(found, batch.truth, batch.encoder, normalized=numbers))
     except LightLeakError as error:

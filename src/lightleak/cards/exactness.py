@@ -6,12 +6,10 @@ from dataclasses import dataclass
 import pandas as pd
 
 from lightleak.attacks import ATTACKS
-from lightleak.attacks.gradient_inversion.network.client import batch_norms, client_network
-from lightleak.attacks.gradient_inversion.network.traced import over_batch
+from lightleak.attacks.gradient_inversion.exact.unknown_statistics import normalizes_by_batch
 from lightleak.cards.catalogue import CATALOGUE, Catalogue
 from lightleak.cards.shipped import read_shipped
 from lightleak.core.errors import LightLeakError
-from lightleak.core.observations import ClientUpdate
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.schema import Column, TableSchema
 from lightleak.protocols.fedsgd import client_update
@@ -58,12 +56,7 @@ def exact_inversion(name: str) -> str:
     return f"not supported: {refusals[-1]}"
 
 
-UP_TO_SCALE = "(numbers up to a shift and a scale where the server does not know the batch statistics of BatchNorm)"
-
-
-def normalizes(update: ClientUpdate) -> bool:
-    """Whether a BatchNorm layer of the client's network normalized by the statistics of its batch."""
-    return any(over_batch(layer) for layer in batch_norms(client_network(update)).values())
+UP_TO_A_SHIFT = "(numbers up to a shift where the server does not know the batch statistics of BatchNorm)"
 
 
 def _asked(name: str) -> Iterator[tuple[str, str | None, bool]]:
@@ -90,7 +83,9 @@ def _asked(name: str) -> Iterator[tuple[str, str | None, bool]]:
         )
         try:
             ATTACKS.get("exact")(batch_statistics=asked.statistics).check(update)
-            words = asked.words if asked.statistics or not normalizes(update) else f"{asked.words} {UP_TO_SCALE}"
+            words = (
+                asked.words if asked.statistics or not normalizes_by_batch(update) else f"{asked.words} {UP_TO_A_SHIFT}"
+            )
             yield words, None, asked.training and drops_units(network)
         except LightLeakError as error:
             yield asked.words, str(error).removeprefix("exact: "), False

@@ -187,8 +187,8 @@ class ClientRow(Row):
         row_status: by row of the reconstruction, what the attack knew of it without the truth.
         row_digits: by row of the reconstruction, whether its numbers are certified as well.
         labels_proven: whether the label of a certified row is certified as well.
-        normalized_columns: numerical columns known up to a shift and a scale, as BatchNorm's statistics are unknown.
-        row_normalized: by row of the reconstruction, whether its numbers are certified as far as that.
+        normalized_columns: numerical columns whose mean is assumed, as BatchNorm's statistics are unknown.
+        row_normalized_proven: by row of the reconstruction, whether its normalized numbers are certified.
         certified_rows: number of certified rows.
         certified_wrong: certified rows that equal no true row in categories and label.
         certified_digits_wrong: rows with certified numbers that equal no true row.
@@ -237,7 +237,7 @@ class ClientRow(Row):
     row_digits: tuple[bool, ...] = ()
     labels_proven: bool | None = None
     normalized_columns: tuple[str, ...] = ()
-    row_normalized: tuple[bool, ...] = ()
+    row_normalized_proven: tuple[bool, ...] = ()
     certified_rows: int | None = json_field(low=0, default=None)
     certified_wrong: int | None = json_field(low=0, default=None)
     certified_digits_wrong: int | None = json_field(low=0, default=None)

@@ -266,7 +266,8 @@ def scored(
 ) -> pd.DataFrame:
     """Cells in the long form of `matched`, and what the attack knows of the row without the truth.
 
-    ``status`` is of its categories and label, ``digits`` says whether its numbers are certified as well.
+    ``status`` is of its categories and label, ``digits`` says whether its numbers are certified as well, and
+    ``normalized_proven``, where BatchNorm's statistics are unknown, whether its normalized numbers are.
     """
     batch = batch or match(reconstruction, truth, encoder)
     return _with_claims(matched(reconstruction, truth, encoder, batch), reconstruction, batch.order.tolist())
@@ -295,4 +296,7 @@ def _with_claims(cells: pd.DataFrame, reconstruction: Reconstruction, order: Seq
     if certificate is None:
         return cells.assign(status="", digits="")
     rows = [order[row] for row in cells["row"]]
-    return cells.assign(status=[certificate.status[i] for i in rows], digits=[certificate.digits[i] for i in rows])
+    said = {"status": certificate.status, "digits": certificate.digits}
+    if certificate.assumed_statistics:
+        said["normalized_proven"] = certificate.normalized_proven
+    return cells.assign(**{name: [of_rows[i] for i in rows] for name, of_rows in said.items()})

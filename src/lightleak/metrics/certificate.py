@@ -24,7 +24,7 @@ NAMES = (
     "row_digits",
     "labels_proven",
     "normalized_columns",
-    "row_normalized",
+    "row_normalized_proven",
     "feasibility",
     "certified_accuracy",
     "certified_exact",
@@ -42,8 +42,8 @@ def certificate_facts(certificate: Certificate | None) -> dict[str, Any]:
         ``certificate_residual`` (part of the update that the rows leave unexplained), ``expected`` (before any work:
         exact, partial or approximate), ``row_status`` and ``row_digits`` (per row of the reconstruction),
         ``labels_proven`` (whether a certified row's label is certified as well), ``normalized_columns`` and
-        ``row_normalized`` (see `Certificate`), and ``feasibility`` (ranks and constraints behind ``expected``); all
-        ``None`` where the attack has no certificate.
+        ``row_normalized_proven`` (see `Certificate`), and ``feasibility`` (ranks and constraints behind
+        ``expected``); all ``None`` where the attack has no certificate.
     """
     facts: dict[str, Any] = dict.fromkeys(NAMES)
     if certificate is None:
@@ -57,8 +57,8 @@ def certificate_facts(certificate: Certificate | None) -> dict[str, Any]:
         "row_status": list(certificate.status),
         "row_digits": list(certificate.digits),
         "labels_proven": certificate.labels_proven,
-        "normalized_columns": list(certificate.normalized_columns),
-        "row_normalized": list(certificate.normalized),
+        "normalized_columns": list(certificate.assumed_statistics),
+        "row_normalized_proven": list(certificate.normalized_proven),
         "feasibility": certificate.feasibility.to_dict(),
     }
 

@@ -34,7 +34,7 @@ def certificates_section(groups: Sequence[_Group], unit: tuple[str, str]) -> Sec
         Column("Expected beforehand", _expected),
         Column("Rows certified (95% interval)", partial(share_of, "certified_share", with_interval=True)),
         Column("With their numbers", partial(share_of, "certified_digits_share"), optional=True),
-        Column("With numbers up to a shift and a scale", _normalized, optional=True),
+        Column("With their normalized numbers", _normalized, optional=True),
         Column("Batches certified whole", _whole),
         Column(
             "Left unexplained, at most", lambda g: residual_words(max(g.values("certificate_residual"), default=None))
@@ -96,8 +96,8 @@ def _certified(group: _Group) -> list[UpdateRow]:
 
 
 def _normalized(group: _Group) -> str:
-    """Return the share of rows whose numbers are proven as BatchNorm saw them."""
-    each = [proven for row in _certified(group) if row.normalized_columns for proven in row.row_normalized]
+    """Return the share of rows whose normalized numbers are proven."""
+    each = [proven for row in _certified(group) if row.normalized_columns for proven in row.row_normalized_proven]
     return percent(sum(each) / len(each)) if each else DASH
 
 

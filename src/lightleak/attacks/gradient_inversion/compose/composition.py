@@ -168,6 +168,8 @@ class Course:
             status = proven * len(self._proven.rows) + status
             digits = self._proven_digits + digits
             found = _joined([self._proven, found])
+        if found.certificate is not None and found.certificate.assumed_statistics:  # the table's numbers explain less
+            return Explanation(found, status, digits, found.certificate.residual)
         return Explanation(found, status, digits, unexplained_share(self.update, found, self._orders))
 
     def _is_contradiction(self, whole: Explanation) -> bool:
@@ -265,12 +267,12 @@ def _claims(found: Reconstruction) -> tuple[tuple[RowStatus, ...], tuple[bool, .
 def _proves_gradients(found: Reconstruction) -> bool:
     """Whether the gradient of a proven row is known: not where units were dropped or its numbers are open."""
     one = found.certificate
-    return one is None or (one.labels_proven and not one.normalized_columns)
+    return one is None or (one.labels_proven and not one.assumed_statistics)
 
 
 def _what_is_open(certificate: Certificate | None) -> dict[str, Any]:
     """What a certificate leaves open, as fields."""
-    names = "labels_proven", "normalized_columns", "normalized"
+    names = "labels_proven", "assumed_statistics", "normalized_proven"
     return {} if certificate is None else {name: getattr(certificate, name) for name in names}
 
 

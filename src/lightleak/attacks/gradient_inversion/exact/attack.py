@@ -44,13 +44,13 @@ class ExactInversion(CertifyingInversion[ExactConfig]):
 
     def check_network(self, update: ClientUpdate) -> None:
         """Refuse networks whose layers test no rows."""
-        seen, encoder = self._seen(update), TableEncoder.of(update)
-        table = NormalizedTable.of(seen, encoder, RowPrior.of(seen, encoder, self.config.prior))
-        row_network(seen if table is None else table.update)
+        row_network(self._seen(update, TableEncoder.of(update))[0])
 
-    def _seen(self, update: ClientUpdate) -> ClientUpdate:
-        """The update without statistics that this attack is not to know."""
-        return update if self.config.batch_statistics else replace(update, batch_statistics={})
+    def _seen(self, update: ClientUpdate, encoder: TableEncoder) -> tuple[ClientUpdate, NormalizedTable | None]:
+        """The update without statistics that this attack is not to know, and its table where it is another's then."""
+        seen = update if self.config.batch_statistics else replace(update, batch_statistics={})
+        table = NormalizedTable.of(seen, encoder, RowPrior.of(seen, encoder, self.config.prior))
+        return (seen, None) if table is None else (table.update, table)
 
     def check_protocol(self, update: ClientUpdate) -> None:
         """Refuse weight deltas, and aggregates of clients with unequal numbers of rows."""
@@ -66,21 +66,21 @@ class ExactInversion(CertifyingInversion[ExactConfig]):
         self, update: ClientUpdate, encoder: TableEncoder, seed: int, progress: Progress | None
     ) -> CertifiedRows:
         """See `CertifyingInversion.invert`."""
-        update = self._seen(update)
         prior = RowPrior.of(update, encoder, self.config.prior)
-        table = NormalizedTable.of(update, encoder, prior)
+        seen, table = self._seen(update, encoder)
+        rows = self._rows(seen, encoder if table is None else table.encoder, prior, seed)
         if table is not None:
-            rows = table.of_client(self._rows(table.update, table.encoder, prior, seed), encoder, prior)
-        else:
-            rows = self._rows(update, encoder, prior, seed)
-            if not rows.guesses and not bool(rows.proof.cells.all()):
-                own = statistics_of(update, rows.encoded)
-                rows = rows if own is None else self._rows(replace(update, batch_statistics=own), encoder, prior, seed)
+            rows = table.of_client(rows, encoder, prior)
+        elif not rows.guesses and not bool(rows.proof.cells.all()):
+            own = statistics_of(seen, rows.encoded)
+            again = rows if own is None else self._rows(replace(seen, batch_statistics=own), encoder, prior, seed)
+            rows = max(rows, again, key=lambda one: int(one.proof.cells.sum()))
         if progress is not None:
             progress(1.0)
         return rows
 
     def _rows(self, update: ClientUpdate, encoder: TableEncoder, prior: RowPrior, seed: int) -> CertifiedRows:
+        """The rows of an update whose statistics are known."""
         network = row_network(update, encoder.shift.device)
         observed = layer_gradients(update, network)
         draws = generator(seed, "exact")

@@ -32,7 +32,7 @@ class ExactConfig(ExactSettings):
         patience: fruitless searches in a row after which the rows left are given up.
         enumerate_below: distinct rows left at which enumeration is tried before a search.
         batch_statistics: the server knows mean and variance of every BatchNorm layer on the client's batch; without
-            them no network with BatchNorm in train mode is inverted.
+            them BatchNorm in train mode may normalize numbers of the table alone, which are then open up to a shift.
 
     Raises:
         UsageError: a value of the wrong type or out of range.

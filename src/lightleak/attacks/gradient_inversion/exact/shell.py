@@ -2,8 +2,8 @@
 
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
 import pandas as pd
@@ -137,8 +137,8 @@ class CertifiedRows:
         guesses: rows that are guesses.
         scale: see `Certificate`.
         labels_proven: see `Certificate`.
-        normalized_columns: see `Certificate`.
-        normalized: likewise, of the rows that were found.
+        assumed_statistics: see `Certificate`.
+        normalized_proven: likewise, of the rows that were found.
     """
 
     encoded: Tensor
@@ -151,8 +151,8 @@ class CertifiedRows:
     guesses: int = 0
     scale: float = 1.0
     labels_proven: bool = True
-    normalized_columns: tuple[str, ...] = ()
-    normalized: Tensor | None = None
+    assumed_statistics: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    normalized_proven: Tensor | None = None
 
     def reconstruction(
         self, attack: str, threat_model: ThreatModel, encoder: TableEncoder, began: float
@@ -160,7 +160,8 @@ class CertifiedRows:
         """The same as a reconstruction, whose work began at ``began`` (`time.perf_counter`)."""
         found: list[RowStatus] = ["certified" if proven else "likely" for proven in self.proof.cells.tolist()]
         guesses: list[RowStatus] = ["missing"]
-        normalized = () if self.normalized is None else (*self.normalized.tolist(), *[False] * self.guesses)
+        seen = self.normalized_proven
+        normalized_proven = () if seen is None else (*seen.tolist(), *[False] * self.guesses)
         return Reconstruction(
             attack=attack,
             threat_model=threat_model,
@@ -178,7 +179,7 @@ class CertifiedRows:
                 feasibility=self.feasibility,
                 scale=self.scale,
                 labels_proven=self.labels_proven,
-                normalized_columns=self.normalized_columns,
-                normalized=normalized,
+                assumed_statistics=self.assumed_statistics,
+                normalized_proven=normalized_proven,
             ),
         )

@@ -1,9 +1,11 @@
 """BatchNorm over numbers of the table whose batch statistics the server does not know.
 
-The network sees ``u = (x - mean) / deviation`` of every such column, with one mean and one deviation for the whole
-batch. Any mean and deviation explain the gradient as well as the true ones: what it determines is u, beside the other
-columns and the labels. So rows are searched for in a table whose columns hold u, without bounds or whole numbers of
-their own, behind a layer that leaves them as they are.
+The network sees ``u = (x - mean) / sqrt(variance + eps)`` of every such column, with one mean and one variance for a
+client's whole batch. The gradient determines u, beside the other columns and the labels. So rows are searched for in a
+table whose columns hold u, without bounds or whole numbers of their own, behind a layer that leaves them as they are.
+
+Of the way back to the table's numbers the mean stays open. The variance does not where all rows of one client are
+found, as ``mean(u^2) = variance / (variance + eps)``; whole numbers then make it exact.
 """
 
 from dataclasses import dataclass, replace
@@ -20,8 +22,22 @@ from lightleak.attacks.gradient_inversion.network.traced import over_batch
 from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
 from lightleak.attacks.gradient_inversion.tables.uncertainty import cell_uncertainty
 from lightleak.core.observations import ClientUpdate
-from lightleak.data.column import Column
+from lightleak.data.column import Column, ColumnKind
 from lightleak.data.encoder import TableEncoder
+
+SAME_OUTPUT = 1e-3
+"""Relative change of the outputs that eps makes where normalized columns are moved and stretched."""
+
+SEEN_BY_EPS = 1e-6
+"""How far the mean of u^2 must stay below 1 for the variance to follow from it: ten times the error of u."""
+
+WHOLE_WITHIN = 0.2
+"""How near to whole numbers the distances of a column of whole numbers must come out."""
+
+
+def normalizes_by_batch(update: ClientUpdate) -> bool:
+    """Whether a BatchNorm layer of the client's network normalized by the statistics of its batch."""
+    return any(over_batch(layer) for layer in batch_norms(client_network(update)).values())
 
 
 @dataclass(frozen=True)
@@ -32,48 +48,56 @@ class NormalizedTable:
         update: with this table's encoder, and statistics that change nothing.
         encoder: of this table: 0 and 1 of a normalized number stand for mean and mean plus deviation of the prior.
         columns: the normalized numerical columns, by index among them.
+        eps: of the layers, in units of encoded numbers, squared.
     """
 
     update: ClientUpdate
     encoder: TableEncoder
     columns: tuple[int, ...]
+    eps: float
 
     @classmethod
     def of(cls, update: ClientUpdate, encoder: TableEncoder, prior: RowPrior) -> "NormalizedTable | None":
-        """None where statistics are known, and where BatchNorm normalizes anything but single numbers by its batch.
+        """None where statistics are known, and where they are not those of single numbers that nothing else sees.
 
         Args:
             update: the observation.
             encoder: its encoder.
             prior: what is believed of cells.
         """
-        module = client_network(update)
-        if update.batch_statistics or not any(over_batch(layer) for layer in batch_norms(module).values()):
+        if update.batch_statistics or not normalizes_by_batch(update):
             return None
+        module = client_network(update)
         module.load_state_dict({**update.parameters, **update.buffers}, strict=False)
         norms = {name: layer for name, layer in batch_norms(module).items() if over_batch(layer)}
         probes, inputs = normalized_data(module, encoded_width(update))
-        if inputs.keys() != norms.keys():
+        if inputs.keys() != norms.keys() or len({layer.eps for layer in norms.values()}) > 1:
             return None
-        at = torch.tensor(encoder.numerical_positions)
-        columns: list[int] = []
+        at = torch.tensor(encoder.numerical_positions, device=probes.device)
+        columns: set[int] = set()
         for seen in inputs.values():
             alike = (seen.unsqueeze(2) == probes[:, at].unsqueeze(1)).all(0)  # [channels, numerical columns]
             if not bool((alike.sum(1) == 1).all()):
                 return None
-            columns += alike.int().argmax(1).tolist()
-        n = update.facts.n_rows
+            columns.update(alike.int().argmax(1).tolist())
+        moved = probes.clone()
+        moved[:, at[sorted(columns)]] = 3 * moved[:, at[sorted(columns)]] + 0.4
+        with torch.no_grad():
+            before, after = module(probes), module(moved)
+        if bool((after - before).norm() > SAME_OUTPUT * before.norm()):
+            return None
+        n, eps = update.facts.n_rows, next(iter(norms.values())).eps
         unchanged: dict[str, Tensor] = {}
-        for name, layer in norms.items():
+        for name in norms:
             ones = torch.ones(inputs[name].shape[1], dtype=torch.float64)
-            unchanged |= {f"{name}.mean": 0 * ones, f"{name}.var": (1 - layer.eps) * n / max(1, n - 1) * ones}
-        table = _table(encoder, prior, columns, n)
+            unchanged |= {f"{name}.mean": 0 * ones, f"{name}.var": (1 - eps) * n / max(1, n - 1) * ones}
+        table = _table(encoder, prior, sorted(columns), n)
         facts, tensors = table.to_state()
         seen_as = replace(update, encoder=facts, encoder_tensors=tensors, batch_statistics=unchanged, marginals=None)
-        return cls(seen_as, table, tuple(columns))
+        return cls(seen_as, table, tuple(sorted(columns)), eps)
 
     def of_client(self, rows: CertifiedRows, encoder: TableEncoder, prior: RowPrior) -> CertifiedRows:
-        """Rows of this table as rows of the client's, with the prior's mean and deviation of normalized numbers.
+        """Rows of this table as rows of the client's, whose numbers have a mean that is assumed.
 
         Args:
             rows: as `CertifyingInversion.invert` returns them.
@@ -81,18 +105,51 @@ class NormalizedTable:
             prior: what is believed of its cells.
         """
         codes, numbers = self.encoder.project(rows.encoded.double(), clamp=False)
-        names = tuple(encoder.schema.numerical[j].name for j in self.columns)
+        is_whole = bool(rows.proof.digits.all()) and not rows.guesses and self.update.facts.n_clients == 1
+        assumed: dict[str, tuple[float, float]] = {}
+        open_scales = []
+        for j in self.columns:
+            u = (numbers[:, j] - prior.mean[j]) / prior.deviation[j]
+            scale = self._deviation(u, encoder, j) if is_whole else None
+            open_scales += [j] if scale is None else []
+            deviation = prior.deviation[j] if scale is None else scale
+            mean = _within_bounds(deviation * u, encoder, prior, j)
+            numbers[:, j] = mean + deviation * u
+            assumed[encoder.schema.numerical[j].name] = float(mean), float(deviation)
         unknown = cell_uncertainty(encoder, prior, 0, len(rows.encoded))
-        why = f"BatchNorm's statistics are unknown: numbers of {', '.join(names)} are open up to a shift and a scale"
+        what = "a shift and a scale" if open_scales else "a shift"
+        why = f"BatchNorm's statistics are unknown: numbers of {', '.join(assumed)} are open up to {what} of the column"
         return replace(
             rows,
             encoded=encoder.assemble(codes, numbers),
-            uncertainty=rows.uncertainty.assign(**{name: unknown[name] for name in names}),
+            uncertainty=rows.uncertainty.assign(**{name: unknown[name] for name in assumed}),
             proof=Proof(rows.proof.cells, torch.zeros_like(rows.proof.digits)),
             feasibility=replace(rows.feasibility, reason=f"{rows.feasibility.reason}; {why}"),
-            normalized_columns=names,
-            normalized=rows.proof.digits,
+            assumed_statistics=assumed,
+            normalized_proven=rows.proof.digits,
         )
+
+    def _deviation(self, u: Tensor, encoder: TableEncoder, j: int) -> Tensor | None:
+        """``sqrt(variance + eps)`` of a column in the table's units, from all of its normalized numbers ``[n]``."""
+        below = 1 - u.square().mean()
+        if float(below) < SEEN_BY_EPS:
+            return None
+        deviation = (self.eps / below).sqrt() * encoder.scale[encoder.numerical_positions[j]]
+        if encoder.schema.numerical[j].kind is ColumnKind.INTEGER:
+            apart = u - u[0]
+            whole = (deviation * apart).round()
+            if bool(whole.any()) and bool((deviation * apart - whole).abs().max() < WHOLE_WITHIN):
+                return (whole * apart).sum() / apart.square().sum()
+        return deviation
+
+
+def _within_bounds(centered: Tensor, encoder: TableEncoder, prior: RowPrior, j: int) -> Tensor:
+    """The mean next to the prior's with which a column's numbers keep their bounds, and whole ones are whole."""
+    lowest, highest = encoder.lower[j] - centered.min(), encoder.upper[j] - centered.max()
+    mean = prior.mean[j] if bool(lowest > highest) else prior.mean[j].clamp(lowest, highest)
+    if encoder.schema.numerical[j].kind is ColumnKind.INTEGER:
+        mean = (mean + centered[0]).round() - centered[0]
+    return mean
 
 
 def _table(encoder: TableEncoder, prior: RowPrior, columns: list[int], n_rows: int) -> TableEncoder:

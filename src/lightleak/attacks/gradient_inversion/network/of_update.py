@@ -22,6 +22,9 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.data.image_scale import is_image_state
 from lightleak.targets.normalization import frozen_statistics, record_statistics
 
+STATISTICS_WITHIN = 1e-4
+"""Error of statistics that were read off running buffers, relative to the layer's typical one: they are rounded."""
+
 
 def row_network(update: ClientUpdate, device: torch.device | str = "cpu") -> RowNetwork:
     """The client's network before its update: plain ReLU networks by their algebra, others traced.
@@ -59,10 +62,6 @@ def _traced(
     return trace_any(module, encoded_width(update), update.facts.n_rows, table, observed)
 
 
-STATISTICS_WITHIN = 1e-4
-"""Relative error of statistics that were read off running buffers: their rounding over the momentum."""
-
-
 def statistics_of(update: ClientUpdate, encoded: Tensor) -> dict[str, Tensor] | None:
     """The statistics that rows themselves have, where those known are the same but for what buffers round.
 
@@ -86,7 +85,8 @@ def statistics_of(update: ClientUpdate, encoded: Tensor) -> dict[str, Tensor] | 
     }
     known = {name: value.to(encoded.device, torch.float64) for name, value in update.batch_statistics.items()}
     near = found.keys() == known.keys() and all(
-        bool((found[name] - value).norm() <= STATISTICS_WITHIN * value.norm()) for name, value in known.items()
+        bool((found[name] - value).abs().max() <= STATISTICS_WITHIN * value.square().mean().sqrt())
+        for name, value in known.items()
     )
     return {name: value.cpu() for name, value in found.items()} if near else None
 

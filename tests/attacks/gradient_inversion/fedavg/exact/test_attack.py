@@ -77,7 +77,7 @@ def defended(client, factor=1.0, noise=0.0):
     return replace(client, update=replace(client.update, update=changed, state="noised"))
 
 
-@pytest.mark.parametrize("factor", [1.0, 12.0])
+@pytest.mark.parametrize("factor", [1.0, 12.0, 1e4])
 def test_an_update_that_its_client_clipped_is_brought_back_to_its_length(make_client, rows_right, factor):
     client = defended(make_client(12, epochs=5), factor)
     found = ATTACK.run(client.update)
@@ -156,7 +156,7 @@ def test_updates_that_it_cannot_serve_are_refused(make_client, make_batch):
     still = {name: torch.zeros_like(tensor) for name, tensor in client.update.update.items()}
     with pytest.raises(ObservationError, match="zero"):
         ATTACK.run(replace(client.update, update=still))
-    with pytest.raises(UnsupportedError, match=r"noised.*steps None"):
+    with pytest.raises(UnsupportedError, match="None steps"):
         ATTACK.run(
             replace(client.update, state="noised", facts=replace(client.update.facts, epochs=None, local_steps=None))
         )

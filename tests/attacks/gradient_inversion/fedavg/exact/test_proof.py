@@ -97,8 +97,22 @@ def test_fewer_labels_are_proven_where_two_more_rows_may_hide(make_client):
     """One row of each class more adds next to nothing where the network is undecided."""
     client = make_client(6)
     fit = fit_shares(client.observed, client.equations.space, *client.coordinates)
-    proof = proven_together(client.observed, client.equations.space, fit, one_each(client), 6, rank=4)
+    counts = one_each(client)
+    counts[0] *= 3
+    proof = proven_together(client.observed, client.equations.space, fit, counts, 8, rank=4)
     assert int(proof.cells.sum()) <= 1
+
+
+def test_no_row_hides_where_as_many_different_rows_are_settled(make_client):
+    """Rows that span fewer dimensions than they are, as those of a small table do."""
+    client = make_client(6)
+    fit = fit_shares(client.observed, client.equations.space, *client.coordinates)
+    space, counts = client.equations.space, one_each(client)
+    assert proven_together(client.observed, space, fit, counts, 6, rank=4).cells.all()
+    again = [torch.cat([part, part[:1]]) for part in client.coordinates]
+    twice = fit_shares(client.observed, space, *again)
+    counts = torch.cat([counts, counts[:1]])
+    assert not proven_together(client.observed, space, twice, counts, 7, rank=6).cells[[0, -1]].any()
 
 
 def test_single_rows_are_proven_by_the_span_alone(make_client):

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from lightleak.attacks.attack import Progress
 from lightleak.attacks.gradient_inversion.exact.attack import ExactInversion
 from lightleak.attacks.gradient_inversion.exact.certify.alternatives import SPARE_TESTS
 from lightleak.attacks.gradient_inversion.exact.certify.feasibility import RowKind, estimate_feasibility
@@ -70,19 +69,15 @@ class ExactOrFirstLayer(ExactInversion):
         """Refuse networks whose layers test no rows, and those that drop units in front of the first linear layer."""
         super().check_network(update)
         if drops(update):
-            network = row_network(self._seen(update))
+            network = row_network(self._seen(update, TableEncoder.of(update))[0])
             require_first_layer(network, "clients train with dropout")
             first = names_of_layers(update, network)[0]
             require_dropout_behind(client_with_dropout(update), first, encoded_width(update))
 
-    def invert(
-        self, update: ClientUpdate, encoder: TableEncoder, seed: int, progress: Progress | None
-    ) -> CertifiedRows:
-        """See `CertifyingInversion.invert`."""
+    def _rows(self, update: ClientUpdate, encoder: TableEncoder, prior: RowPrior, seed: int) -> CertifiedRows:
         if not drops(update):
-            return super().invert(update, encoder, seed, progress)
-        prior = RowPrior.of(update, encoder, self.config.prior)
-        network = row_network(self._seen(update), encoder.shift.device)
+            return super()._rows(update, encoder, prior, seed)
+        network = row_network(update, encoder.shift.device)
         observed = layer_gradients(update, network)
         draws = generator(seed, self.name)
         chain = ReLUChain.of(update, encoder.shift.device) if relu_chain(client_network(update)) else None
@@ -92,8 +87,6 @@ class ExactOrFirstLayer(ExactInversion):
             counted = first.by_number()
             if found is None or len(counted.codes) > len(found.codes) or bool(counted.proof.cells.any()):
                 found = counted
-        if progress is not None:
-            progress(1.0)
         why = "clients train with dropout: only the first layer, in front of it, tests rows"
         return certified_rows(first, found, draws, why, RowKind.of(encoder.schema))
 

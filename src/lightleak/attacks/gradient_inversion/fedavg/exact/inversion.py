@@ -41,11 +41,12 @@ MATCHES = 0.3
 is known to 5 to 15 %, and the wrong label or a wrong scale misses by all of it."""
 
 
-SHORTENED = 1.05
-"""Factor by which rows' shares must fall short of their predictions before the update is taken to be shortened."""
+RESCALED = 1.2
+"""Factor by which rows' shares must fall short of their predictions before the update is taken to be clipped: the
+predictions themselves miss by 5 to 15 %."""
 
-LENGTHENED = 4
-"""Most times that the update is lengthened: where training ended shows only with the length known, and vice versa."""
+MOST_RESCALINGS = 4
+"""Where training ended shows only with the scale known, and the scale by where it ended: both are found in turn."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Inverted:
         proof: what is proven of them.
         left: norm of what they leave of the first layer's update, relative to its own.
         equations: of the update.
-        observed: the update, at the length that the rows show.
+        observed: the update, at the scale that the rows show.
     """
 
     space: RowDomain
@@ -111,17 +112,17 @@ def _first_rows(
     config: ExactFedAvgConfig,
     generator: torch.Generator,
 ) -> tuple[WeightUpdate, RowEquations, Agreed]:
-    """The rows that tests find, with the update at the length that they show: see `invert` for the arguments."""
-    for _ in range(1 + LENGTHENED * observed.may_be_shortened):
+    """The rows that tests find, with the update at the scale that they show: see `invert` for the arguments."""
+    for left in reversed(range(MOST_RESCALINGS + 1)):
         space = infer_domain(observed.gradient[0], encoder, prior, n_rows, noise=observed.noise)
         equations = RowEquations.of(observed.gradient[0], space, n_rows, observed.noise)
         _, rows = gather(observed, equations, config.limits, generator)
-        if not observed.may_be_shortened or not len(rows):
+        if not (left and observed.may_be_rescaled and len(rows)):
             break
-        factor = 1 / scale_of_single_rows(*_shares(observed, equations, rows, n_rows))
-        if factor < SHORTENED:
+        scale = scale_of_single_rows(*_shares(observed, equations, rows, n_rows))
+        if not 0 < scale < 1 / RESCALED:
             break
-        observed = observed.lengthened(factor)
+        observed = observed.rescaled(1 / scale)
     return observed, equations, rows
 
 

@@ -36,7 +36,7 @@ class WeightUpdate:
         noise: deviation of the errors in the first layer's elements: each step rounds every weight, and
             encoding rounds every row to float32.
         fit_scale: learning rate or steps are not known, or momentum or a defense changes the scale.
-        may_be_shortened: a defense may have divided the whole update, so that ``end`` is not where training ended.
+        may_be_rescaled: a defense may have divided the whole update, so that ``end`` is not where training ended.
         scale: what the update that was sent has been multiplied by.
     """
 
@@ -47,7 +47,7 @@ class WeightUpdate:
     last: float
     noise: float
     fit_scale: bool = False
-    may_be_shortened: bool = False
+    may_be_rescaled: bool = False
     scale: float = 1.0
 
     @classmethod
@@ -61,21 +61,19 @@ class WeightUpdate:
         known, rate = local_steps(update.facts), update.facts.learning_rate
         steps, scale = known or 1, (rate or 1.0) * (known or 1)
         gradient = tuple(-d / scale for d in delta)
-        if known is None:
+        is_defended = update.state != "raw"
+        if known is None or is_defended:  # a defense changes the rounding of weights with the update
             noise = beyond_rank(gradient[0], update.facts.n_rows)
         else:
             clients = update.facts.n_clients or 1
             noise = rounding_of(start.weights[0], start.biases[0], update) * (steps / clients) ** 0.5 / scale
         noise = max(noise, encoding_of(gradient[0]))
-        is_changed = update.state != "raw"
-        if is_changed:
-            noise = max(noise, beyond_rank(gradient[0], update.facts.n_rows))
         last = 1.0 if known is None else (known - 1) / known
-        fit_scale = known is None or rate is None or update.facts.momentum > 0 or is_changed
-        return cls(start, end, gradient, steps, last, CAUTION * noise, fit_scale, is_changed)
+        fit_scale = known is None or rate is None or update.facts.momentum > 0 or is_defended
+        return cls(start, end, gradient, steps, last, CAUTION * noise, fit_scale, is_defended)
 
-    def lengthened(self, factor: float) -> "WeightUpdate":
-        """The update as it was before a defense divided it by a factor."""
+    def rescaled(self, factor: float) -> "WeightUpdate":
+        """The update as it was before a defense divided it by a factor, which divided its noise as well."""
         return replace(
             self,
             end=self.between(factor),
@@ -117,12 +115,11 @@ def first_layer_noise(update: ClientUpdate, layer: str, gradient: Tensor) -> flo
         gradient: `as_gradient` of the layer ``[out, in + 1]``.
     """
     facts, steps = update.facts, local_steps(update.facts)
-    if steps is None:
+    if steps is None or update.state != "raw":
         return CAUTION * max(beyond_rank(gradient, facts.n_rows), encoding_of(gradient))
     once = rounding_of(update.parameters[f"{layer}.weight"], update.parameters[f"{layer}.bias"], update)
     noise = once * (steps / (facts.n_clients or 1)) ** 0.5 / ((facts.learning_rate or 1.0) * steps)
-    changed = 0.0 if update.state == "raw" else beyond_rank(gradient, facts.n_rows)
-    return CAUTION * max(noise, changed, encoding_of(gradient))
+    return CAUTION * max(noise, encoding_of(gradient))
 
 
 def require_weight_update(name: str, update: ClientUpdate) -> None:
@@ -130,7 +127,8 @@ def require_weight_update(name: str, update: ClientUpdate) -> None:
 
     Raises:
         ObservationError: it is a gradient, or nothing moved.
-        UnsupportedError: another loss or optimizer, weight decay, or a defense behind which two scales are unknown.
+        UnsupportedError: another loss or optimizer, weight decay, or a defense where learning rate or steps are not
+            known or the clients have momentum.
     """
     facts = update.facts
     if update.kind != "delta":
@@ -148,9 +146,9 @@ def require_weight_update(name: str, update: ClientUpdate) -> None:
         raise ObservationError(f"{name} needs weights that moved; every element of this update is zero")
     if update.state != "raw" and (local_steps(facts) is None or facts.learning_rate is None or facts.momentum):
         raise UnsupportedError(
-            f"{name} needs learning rate and steps of an update that is {update.state} ({facts.defense}), and clients "
-            f"without momentum: a defense may scale the update, and so does what is not known; got learning rate "
-            f"{facts.learning_rate}, steps {local_steps(facts)}, momentum {facts.momentum}"
+            f"{name} needs the learning rate and the number of local steps, and clients without momentum, where a "
+            f"defense changed the update ({facts.defense}): it may have rescaled it, as these do; got learning rate "
+            f"{facts.learning_rate}, {local_steps(facts)} steps, momentum {facts.momentum}"
         )
 
 

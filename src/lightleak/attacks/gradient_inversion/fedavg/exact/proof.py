@@ -68,7 +68,8 @@ def proven_together(
         return Proof.nothing(counts)
     settled = settled_together(observed, space, fit, rank)
     predicted = predicted_shares(observed, fit.x, n_rows)
-    cells = settled.cells & _counts_determined(observed, fit.shares, fit.known, predicted, counts, n_rows - rank)
+    extra = n_rows - max(rank, _distinct(space, fit, settled))
+    cells = settled.cells & _counts_determined(observed, fit.shares, fit.known, predicted, counts, extra)
     return Proof(cells, cells & settled.digits & (counts.sum(1) == 1))
 
 
@@ -146,6 +147,19 @@ def _enough_evidence(observed: WeightUpdate, space: RowDomain, fit: Fit, rank: i
     digits = min(DIGITS_PER_EQUATION, log10(max(1.0, typical / max(observed.noise, LEAST))))
     names = len(fit.x) * (log_combinations(space) + log10(max(2, observed.start.n_classes)))
     return digits * spare > names + MARGIN
+
+
+def _distinct(space: RowDomain, fit: Fit, settled: Proof) -> int:
+    """How many different rows there are at least: settled ones, whose shares are none of the others'.
+
+    Rows of the same categories may be one row found twice, unless the numbers of both are settled and lie apart.
+    """
+    there = settled.cells & ((fit.known & (fit.shares != 0)).sum(1) >= LEAST_UNITS)
+    codes, numbers, digits = fit.codes[there], fit.numbers[there], settled.digits[there]
+    deviation = space.encoder.deviation[list(space.free)] / space.unit
+    apart = ((numbers.unsqueeze(1) - numbers).abs() > 2 * NUMBERS_WITHIN * deviation).any(-1)
+    alike = (codes.unsqueeze(1) == codes).all(-1) & ~(apart & digits.unsqueeze(1) & digits)
+    return int((~alike.tril(-1).any(1)).sum())
 
 
 def _counts_determined(
