@@ -22,8 +22,11 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.data.image_scale import is_image_state
 from lightleak.targets.normalization import frozen_statistics, record_statistics
 
-STATISTICS_WITHIN = 1e-4
+BY_BUFFERS = 1e-4
 """Error of statistics that were read off running buffers, relative to the layer's typical one: they are rounded."""
+
+BY_ROUNDING = 5e-7
+"""The same of statistics that the client computed in float32 and sent: the rows' own are no better."""
 
 
 def row_network(update: ClientUpdate, device: torch.device | str = "cpu") -> RowNetwork:
@@ -72,7 +75,8 @@ def statistics_of(update: ClientUpdate, encoded: Tensor) -> dict[str, Tensor] | 
         encoded: all of its rows ``[n, d]``.
 
     Returns:
-        Mean and variance of every BatchNorm layer; None where the rows' are others, or there are none.
+        Mean and variance of every BatchNorm layer; None where the rows' are others, or there are none, or those known
+            are as precise.
     """
     if not update.batch_statistics:
         return None
@@ -84,11 +88,13 @@ def statistics_of(update: ClientUpdate, encoded: Tensor) -> dict[str, Tensor] | 
         f"{n}.{kind}": value for n, pair in recorded.items() for kind, value in zip(("mean", "var"), pair, strict=True)
     }
     known = {name: value.to(encoded.device, torch.float64) for name, value in update.batch_statistics.items()}
-    near = found.keys() == known.keys() and all(
-        bool((found[name] - value).abs().max() <= STATISTICS_WITHIN * value.square().mean().sqrt())
+    if found.keys() != known.keys():
+        return None
+    off = max(
+        float((found[name] - value).abs().max() / value.square().mean().sqrt().clamp_min(1e-300))
         for name, value in known.items()
     )
-    return {name: value.cpu() for name, value in found.items()} if near else None
+    return {name: value.cpu() for name, value in found.items()} if BY_ROUNDING < off <= BY_BUFFERS else None
 
 
 def _leave_out_unused(module: nn.Module, update: ClientUpdate) -> None:
