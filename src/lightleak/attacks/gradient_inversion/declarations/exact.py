@@ -75,8 +75,8 @@ _FEDAVG = Facts(
         "Of other networks that work row by row, the first layer's row space is read: rows that no others of it can "
         "replace are proven, labels are guessed. Where the first layer sees embeddings, one local step.",
         _AFFINE,
-        "Behind a defense the learning rate and the number of local steps must be known. Clipping is undone and noise "
-        "measured; where it is large, or rows are equal, nothing is proven.",
+        "Behind a defense the learning rate and the number of local steps must be known. Clipping is undone where "
+        "single rows can be tested, noise is measured; where it is large, or rows are equal, nothing is proven.",
     ),
     deviates=("It follows no paper: SPEAR and DAGER read single gradients.", _EXPLAINED),
 )
