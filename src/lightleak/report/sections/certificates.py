@@ -50,8 +50,8 @@ def certificates_section(groups: Sequence[_Group], unit: tuple[str, str]) -> Sec
         Column("Equations by the row space", lambda layer: str(layer[3])),
         Column("Equations by the column space", lambda layer: str(layer[4])),
     ]
-    told = ((row.feasibility.reason or "").split("; ") for group in proven for row in _certified(group))
-    reasons = dict.fromkeys(reason for each in told for reason in each)
+    by_row = ((row.feasibility.reason or "").split("; ") for group in proven for row in _certified(group))
+    reasons = dict.fromkeys(reason for each in by_row for reason in each)
     why: list[Block] = [f"{capital(reason)}." for reason in reasons if reason]
     layers = by_key((layer for group in proven for layer in _layers(group)), lambda layer: places[id(layer[0])])
     if layers:

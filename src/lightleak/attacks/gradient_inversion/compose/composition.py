@@ -271,7 +271,7 @@ def _proves_gradients(found: Reconstruction) -> bool:
 
 
 def _what_is_open(certificate: Certificate | None) -> dict[str, Any]:
-    """What a certificate leaves open, as fields."""
+    """The fields that say what a certificate leaves open; none where there is no certificate."""
     names = "labels_proven", "assumed_statistics", "normalized_proven"
     return {} if certificate is None else {name: getattr(certificate, name) for name in names}
 

@@ -47,7 +47,7 @@ class ExactInversion(CertifyingInversion[ExactConfig]):
         row_network(self._seen(update, TableEncoder.of(update))[0])
 
     def _seen(self, update: ClientUpdate, encoder: TableEncoder) -> tuple[ClientUpdate, NormalizedTable | None]:
-        """The update without statistics that this attack is not to know, and its table where it is another's then."""
+        """The update as this attack may know it, and its normalized table where statistics of BatchNorm are unknown."""
         seen = update if self.config.batch_statistics else replace(update, batch_statistics={})
         table = NormalizedTable.of(seen, encoder, RowPrior.of(seen, encoder, self.config.prior))
         return (seen, None) if table is None else (table.update, table)

@@ -1,8 +1,8 @@
 """BatchNorm over numbers of the table whose batch statistics the server does not know.
 
 The network sees ``u = (x - mean) / sqrt(variance + eps)`` of every such column, with one mean and one variance for a
-client's whole batch. The gradient determines u, beside the other columns and the labels. So rows are searched for in a
-table whose columns hold u, without bounds or whole numbers of their own, behind a layer that leaves them as they are.
+client's whole batch. The gradient determines u, the other columns and the labels. So rows are searched for in a table
+whose columns hold u, without bounds or whole numbers of their own, behind a layer that changes nothing.
 
 Of the way back to the table's numbers the mean stays open. The variance does not where all rows of one client are
 found, as ``mean(u^2) = variance / (variance + eps)``; whole numbers then make it exact.
@@ -11,12 +11,11 @@ found, as ``mean(u^2) = variance / (variance + eps)``; whole numbers then make i
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
 from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows
 from lightleak.attacks.gradient_inversion.network.batch_normalized import normalized_data
-from lightleak.attacks.gradient_inversion.network.checks import encoded_width
 from lightleak.attacks.gradient_inversion.network.client import batch_norms, client_network
 from lightleak.attacks.gradient_inversion.network.traced import over_batch
 from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
@@ -24,6 +23,7 @@ from lightleak.attacks.gradient_inversion.tables.uncertainty import cell_uncerta
 from lightleak.core.observations import ClientUpdate
 from lightleak.data.column import Column, ColumnKind
 from lightleak.data.encoder import TableEncoder
+from lightleak.targets.normalization import frozen_statistics
 
 SAME_OUTPUT = 1e-3
 """Relative change of the outputs that eps makes where normalized columns are moved and stretched."""
@@ -38,6 +38,34 @@ WHOLE_WITHIN = 0.2
 def normalizes_by_batch(update: ClientUpdate) -> bool:
     """Whether a BatchNorm layer of the client's network normalized by the statistics of its batch."""
     return any(over_batch(layer) for layer in batch_norms(client_network(update)).values())
+
+
+def normalized_columns(module: nn.Module, encoder: TableEncoder) -> list[int]:
+    """Numerical columns, by index among them, that a network sees only as BatchNorm normalizes them by the batch.
+
+    Args:
+        module: in train mode, without dropout, with its weights.
+        encoder: of the rows.
+
+    Returns:
+        None of them where a BatchNorm layer normalizes anything else.
+    """
+    norms = {name: layer for name, layer in batch_norms(module).items() if over_batch(layer)}
+    probes, inputs = normalized_data(module, encoder.width)
+    if inputs.keys() != norms.keys() or len({layer.eps for layer in norms.values()}) != 1:
+        return []
+    at = torch.tensor(encoder.numerical_positions, device=probes.device)
+    found: set[int] = set()
+    for seen in inputs.values():
+        alike = (seen.unsqueeze(2) == probes[:, at].unsqueeze(1)).all(0)  # [channels, numerical columns]
+        if not bool((alike.sum(1) == 1).all()):
+            return []
+        found.update(alike.int().argmax(1).tolist())
+    columns, moved = sorted(found), probes.clone()
+    moved[:, at[columns]] = 3 * moved[:, at[columns]] + 0.4
+    with torch.no_grad(), frozen_statistics(module):
+        before, after = module(probes), module(moved)
+    return [] if bool((after - before).norm() > SAME_OUTPUT * before.norm()) else columns
 
 
 @dataclass(frozen=True)
@@ -58,7 +86,7 @@ class NormalizedTable:
 
     @classmethod
     def of(cls, update: ClientUpdate, encoder: TableEncoder, prior: RowPrior) -> "NormalizedTable | None":
-        """None where statistics are known, and where they are not those of single numbers that nothing else sees.
+        """The table; None where statistics are known, or a layer normalizes what is no number seen by it alone.
 
         Args:
             update: the observation.
@@ -69,32 +97,19 @@ class NormalizedTable:
             return None
         module = client_network(update)
         module.load_state_dict({**update.parameters, **update.buffers}, strict=False)
+        columns = normalized_columns(module, encoder)
+        if not columns:
+            return None
         norms = {name: layer for name, layer in batch_norms(module).items() if over_batch(layer)}
-        probes, inputs = normalized_data(module, encoded_width(update))
-        if inputs.keys() != norms.keys() or len({layer.eps for layer in norms.values()}) > 1:
-            return None
-        at = torch.tensor(encoder.numerical_positions, device=probes.device)
-        columns: set[int] = set()
-        for seen in inputs.values():
-            alike = (seen.unsqueeze(2) == probes[:, at].unsqueeze(1)).all(0)  # [channels, numerical columns]
-            if not bool((alike.sum(1) == 1).all()):
-                return None
-            columns.update(alike.int().argmax(1).tolist())
-        moved = probes.clone()
-        moved[:, at[sorted(columns)]] = 3 * moved[:, at[sorted(columns)]] + 0.4
-        with torch.no_grad():
-            before, after = module(probes), module(moved)
-        if bool((after - before).norm() > SAME_OUTPUT * before.norm()):
-            return None
         n, eps = update.facts.n_rows, next(iter(norms.values())).eps
         unchanged: dict[str, Tensor] = {}
         for name in norms:
-            ones = torch.ones(inputs[name].shape[1], dtype=torch.float64)
+            ones = torch.ones(norms[name].num_features, dtype=torch.float64)
             unchanged |= {f"{name}.mean": 0 * ones, f"{name}.var": (1 - eps) * n / max(1, n - 1) * ones}
-        table = _table(encoder, prior, sorted(columns), n)
+        table = _table(encoder, prior, columns, n)
         facts, tensors = table.to_state()
         seen_as = replace(update, encoder=facts, encoder_tensors=tensors, batch_statistics=unchanged, marginals=None)
-        return cls(seen_as, table, tuple(sorted(columns)), eps)
+        return cls(seen_as, table, tuple(columns), eps)
 
     def of_client(self, rows: CertifiedRows, encoder: TableEncoder, prior: RowPrior) -> CertifiedRows:
         """Rows of this table as rows of the client's, whose numbers have a mean that is assumed.

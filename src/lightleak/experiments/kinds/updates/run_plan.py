@@ -16,6 +16,7 @@ from lightleak.attacks.gradient_inversion.exact.certify.feasibility import (
     expected_of_delta,
     expected_of_layers,
 )
+from lightleak.attacks.gradient_inversion.exact.unknown_statistics import normalized_columns
 from lightleak.attacks.gradient_inversion.fedavg.exact.first_layer import require_dropout_behind, require_first_layer
 from lightleak.attacks.gradient_inversion.network.client import relu_chain
 from lightleak.attacks.gradient_inversion.network.tokens import trace_any
@@ -178,9 +179,10 @@ def feasibility_lines(config: AuditConfig, experiment: Experiment) -> list[str]:
     fedavg = config.protocol.is_fedavg
     expect: Callable[[int], Feasibility]
     try:
-        # Known statistics of a batch leave its rows apart, as running ones do.
-        mode = fedavg or not shares_statistics(config)
-        by_rows = without_dropout(copy.deepcopy(network).train(mode))
+        # Known statistics of a batch leave its rows apart, as running ones do, and so do those of numbers alone.
+        trained = without_dropout(copy.deepcopy(network).train())
+        is_open = not fedavg and not shares_statistics(config) and bool(normalized_columns(trained, experiment.encoder))
+        by_rows = trained.train(fedavg or not (is_open or shares_statistics(config)))
         traced = trace_any(by_rows, width, 1, experiment.encoder)
         if fedavg:
             require_first_layer(traced, "weights move with every local step")
@@ -202,6 +204,8 @@ def feasibility_lines(config: AuditConfig, experiment: Experiment) -> list[str]:
     for size in attacked_sizes(config, experiment):
         found = expect(size)
         lines.append(f"{size} rows: {WORDS[found.expected]} ({found.reason})")
+    if is_open:
+        lines.append("numbers that BatchNorm normalizes up to a shift, as its statistics are not shared")
     if defense_of(config.defense) is not None:
         lines.append("all of this without the defense, which may take it away")
     return lines

@@ -150,7 +150,7 @@ def _enough_evidence(observed: WeightUpdate, space: RowDomain, fit: Fit, rank: i
 
 
 def _distinct(space: RowDomain, fit: Fit, settled: Proof) -> int:
-    """How many different rows there are at least: settled ones, whose shares are none of the others'.
+    """The least number of different rows: settled ones, each with a share of its own.
 
     Rows of the same categories may be one row found twice, unless the numbers of both are settled and lie apart.
     """
