@@ -171,6 +171,12 @@ def lines_of(config: Any) -> list[str]:
     return feasibility_lines(config, prepare_experiment(config))
 
 
+def test_the_plan_of_numbers_that_batch_norm_normalizes_says_what_stays_open(tiny: Any) -> None:
+    (line, *others) = lines_of(tiny(target__network="category_embedding", target__options={}, initial__batch_sizes=[4]))
+    assert line.startswith("4 rows: every row, with proof")
+    assert others[-1] == "numbers that BatchNorm normalizes up to a shift, as its statistics are not shared"
+
+
 def test_the_plan_says_what_to_expect_of_each_size(tiny: Any, tiny_fedavg: Any) -> None:
     wide = {"target__options": {"hidden": [40, 40]}, "training__batch_size": 36}
     few, near, many = lines_of(tiny(**wide, initial__batch_sizes=[8, 60]))
@@ -181,7 +187,9 @@ def test_the_plan_says_what_to_expect_of_each_size(tiny: Any, tiny_fedavg: Any) 
     smooth = {"target__options": {"hidden": [40, 40], "activation": "gelu", "norm": "layer"}}
     assert lines_of(tiny(**smooth, initial__batch_sizes=[8]))[0] == few
     gandalf = {"target__network": "gandalf", "target__options": {"stages": 2}, "initial__batch_sizes": [2]}
-    assert lines_of(tiny(**gandalf))[0].startswith("does not apply: GANDALF mixes the rows of a batch by BatchNorm")
+    assert lines_of(tiny(**gandalf))[0].startswith("2 rows: every row, with proof")  # its BatchNorm sees numbers alone
+    inner = tiny(target__options={"hidden": [40, 40], "norm": "batch"}, initial__batch_sizes=[8])
+    assert "mixes the rows of a batch by BatchNorm" in lines_of(inner)[0]
     with_statistics = tiny(**gandalf, attacks={"exact": {"batch_statistics": True}})
     assert lines_of(with_statistics)[0].startswith("2 rows: every row, with proof")
     known = {"target__options": {"hidden": [40, 40], "norm": "batch"}, "attacks": {"exact": {"batch_statistics": True}}}

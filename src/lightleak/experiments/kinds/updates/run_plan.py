@@ -182,7 +182,8 @@ def feasibility_lines(config: AuditConfig, experiment: Experiment) -> list[str]:
         # Known statistics of a batch leave its rows apart, as running ones do, and so do those of numbers alone.
         trained = without_dropout(copy.deepcopy(network).train())
         is_open = not fedavg and not shares_statistics(config) and bool(normalized_columns(trained, experiment.encoder))
-        by_rows = trained.train(fedavg or not (is_open or shares_statistics(config)))
+        mode = fedavg or not (is_open or shares_statistics(config))
+        by_rows = without_dropout(copy.deepcopy(network).train(mode))
         traced = trace_any(by_rows, width, 1, experiment.encoder)
         if fedavg:
             require_first_layer(traced, "weights move with every local step")
