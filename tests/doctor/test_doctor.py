@@ -278,14 +278,13 @@ def _stat_with(**changed: Any) -> Callable[..., os.stat_result]:
 @pytest.mark.parametrize(
     ("where", "name", "broken", "check"),
     [
-        (storage.os, "symlink", _not_supported, "journal"),
-        (storage.os, "symlink", lambda *_: None, "journal"),
+        (storage.os, "fsync", _not_supported, "journal"),
         (storage, "FileLock", lambda *_, **__: nullcontext(), "lock"),
         (storage, "FileLock", _not_supported, "lock"),
         (Path, "stat", _stat_with(mode=0o055), "owner only"),
         (Path, "replace", _not_supported, "rename"),
     ],
-    ids=["no links", "links twice", "locks twice", "no locks", "no permissions", "no renaming"],
+    ids=["no journal", "locks twice", "no locks", "no permissions", "no renaming"],
 )
 def test_a_file_system_that_lacks_something(
     where: Any, name: str, broken: Any, check: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -20,6 +20,7 @@ from lightleak.experiments import run, training
 from lightleak.experiments.attack_settings import with_label_setting
 from lightleak.experiments.clients import FreshClients
 from lightleak.experiments.experiment import prepare_experiment
+from lightleak.experiments.folder import HOLDER_FILE
 from lightleak.experiments.kinds.updates.plan import load_capture
 from lightleak.experiments.load import load_config
 from lightleak.experiments.plan_text import describe_plan
@@ -255,6 +256,13 @@ def test_a_folder_takes_one_config(finished: Path, tmp_path: Path, tiny: Any, si
     with pytest.raises(UsageError, match="--output must be a folder"):
         run_audit(tiny(), tmp_path / "notes.txt", console=silent)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_folder_that_a_kill_left_before_its_config_is_taken(tmp_path: Path, tiny: Any, silent: Console) -> None:
+    left = tmp_path / "run" / f"{HOLDER_FILE}.0123456789ab.part"
+    left.parent.mkdir()
+    left.write_text("{")
+    assert run_audit(tiny(), left.parent, console=silent)["rows"] and not left.exists()
 
 
 def test_a_capture_that_does_not_replay_is_refused_before_any_attack(

@@ -167,7 +167,7 @@ def test_kills_cost_no_trial_and_none_is_counted_twice(tmp_path: Path, write_stu
         process.wait()
     for place in (folder, whole):
         run_tune(load_tune_config(file), place, workers=1, console=silent)
-    assert [row["state"] for row in rows(folder)] == ["complete"] * 5
+    assert [(row["state"], row["error"]) for row in rows(folder)] == [("complete", None)] * 5
     compared = ("trial", "parameters", "values", "is_best")
     found, expected = ([{key: row[key] for key in compared} for row in rows(place)] for place in (folder, whole))
     assert found == expected

@@ -1,5 +1,8 @@
 """Trials are asked for once, told once, and repeated when their driver died; nothing is counted twice."""
 
+import signal
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -128,6 +131,22 @@ def test_a_journal_that_ends_within_a_record_loses_that_record_alone(
     assert "ended within a record" in caplog.text and len(list(folder.glob("journal.log.damaged-*"))) == 1
     assert states(study) == {"COMPLETE": 3, "RUNNING": 1}
     assert run_all(study) == whole[-1:] and states(Study(config, folder)) == {"COMPLETE": 4}
+
+
+def test_a_process_that_dies_with_the_journal_locked_holds_nobody_up(tmp_path: Path, tiny_study: Any) -> None:
+    study = Study(tiny_study(), tmp_path)
+    program = """
+import os, signal, sys
+from lightleak.tuning.study import open_storage
+open_storage(sys.argv[1])._backend._lock.acquire()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    died = subprocess.run([sys.executable, "-c", program, str(tmp_path / JOURNAL)], check=False)
+    assert died.returncode == -signal.SIGKILL
+    held = study.storage._backend._lock
+    held.acquire(timeout=0)
+    held.release()
+    assert study.ask() is not None
 
 
 def test_a_database_holds_the_study_where_one_is_named(

@@ -20,6 +20,9 @@ _logger = logging.getLogger(__name__)
 DAMAGED = ".damaged-"
 """Stands between the name of what was set aside and a number."""
 
+PARTIAL = ".part"
+"""Ends the name of a file that is being written, or that a kill has left."""
+
 FOLDER_MODE, FILE_MODE = 0o700, 0o600  # what is stored may hold private rows: its owner alone reads it
 
 
@@ -30,7 +33,7 @@ def write_whole(path: Path, content: str | bytes | memoryview) -> None:
     the earlier file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex[:12]}.part")
+    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex[:12]}{PARTIAL}")
     try:
         partial.write_bytes(content.encode() if isinstance(content, str) else content)
         partial.replace(path)

@@ -17,7 +17,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from lightleak.core.errors import UsageError
-from lightleak.core.stored import FILE_MODE, FOLDER_MODE, is_tensor_file, set_aside, write_whole
+from lightleak.core.stored import FILE_MODE, FOLDER_MODE, PARTIAL, is_tensor_file, set_aside, write_whole
 from lightleak.experiments.results import RESULTS_FILE
 from lightleak.experiments.unit import unit_file
 
@@ -47,9 +47,12 @@ def opened_folder(
     """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--output must be a folder, got the file {folder}")
-    if folder.is_dir() and not saved.is_file() and {file.name for file in folder.iterdir()} - {LOCK_FILE, HOLDER_FILE}:
+    begun = {LOCK_FILE, HOLDER_FILE, *(file.name for file in others)}
+    if folder.is_dir() and not saved.is_file() and _holds_more(folder, begun):
         raise UsageError(f"{folder} is not empty and holds no {noun}; choose another --output")
     with _locked(folder):
+        for left in folder.rglob(f"*{PARTIAL}"):
+            left.unlink(missing_ok=True)
         if saved.is_file():
             about = (saved, *others)
             if damaged := [file for file in about if file.suffix == ".json" and file.exists() and not _is_json(file)]:
@@ -58,6 +61,11 @@ def opened_folder(
         else:
             begin()
         yield
+
+
+def _holds_more(folder: Path, begun: Collection[str]) -> bool:
+    """Whether a folder holds anything but these files and what a kill left of files that were being written."""
+    return any(file.name not in begun and file.suffix != PARTIAL for file in folder.iterdir())
 
 
 @contextmanager

@@ -15,14 +15,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed
-from lightleak.core.stored import write_whole
+from lightleak.core.stored import FILE_MODE, write_whole
 from lightleak.tuning.config import TuneConfig
 from lightleak.tuning.samplers import build_pruner, build_sampler, without_experimental_warnings
 
 _logger = logging.getLogger(__name__)
 JOURNAL = "journal.log"
+LOCK_SUFFIX = ".in-use"
+"""Ends the name of a journal's lock, which the system releases when its process dies."""
 PROXY = "grpc://"
 """Begins the address of a storage that is reached through Optuna's gRPC proxy."""
 READY_SECONDS = 30.0
@@ -47,7 +51,9 @@ def open_storage(address: str) -> Any:
     if Path(address).is_absolute():
         from optuna.storages import journal
 
-        return optuna.storages.JournalStorage(journal.JournalFileBackend(address))
+        # Optuna's own lock outlives a killed process for 30 s, and then two that wait can both take it.
+        lock: Any = FileLock(f"{address}{LOCK_SUFFIX}", mode=FILE_MODE)
+        return optuna.storages.JournalStorage(journal.JournalFileBackend(address, lock))
     return optuna.storages.get_storage(address)
 
 
