@@ -52,7 +52,8 @@ def opened_folder(
         raise UsageError(f"{folder} is not empty and holds no {noun}; choose another --output")
     with _locked(folder):
         for left in folder.rglob(f"*{PARTIAL}"):
-            left.unlink(missing_ok=True)
+            if left.is_file():
+                left.unlink(missing_ok=True)
         if saved.is_file():
             about = (saved, *others)
             if damaged := [file for file in about if file.suffix == ".json" and file.exists() and not _is_json(file)]:
