@@ -25,7 +25,7 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.data.schema import Column, ColumnKind, TableSchema
 from lightleak.defenses.horizontal.rounding import Transport
-from lightleak.defenses.horizontal.sparsification import GradientCompression
+from lightleak.defenses.horizontal.sparsification import GradientCompression, RandomPruning
 from lightleak.metrics.cells import Cells, checked_pair
 from lightleak.protocols import fedavg, fedsgd
 from lightleak.protocols.aggregate import aggregate_updates
@@ -41,6 +41,8 @@ EXACT = {"patience": 2, "chains": 64, "most_chains": 256, "sweeps": 10}
 TRANSPORTS = ("float16", "bfloat16", "int8")
 INEXACT = ("even noise", "even noise", "uneven noise", *TRANSPORTS)
 """What a client may do to its gradient: noise of one deviation on all elements, or relative to each; a shorter type."""
+PRUNED = ("smallest left out", "cut off", "left out at random")
+"""What a client may leave out of its gradient; where it cuts off large elements, small ones are missing too."""
 DEFENDED = (*INEXACT, "pruned", "shortened")
 """What a client may do to a weight update, which may be shortened by a factor as well."""
 JOINT = {
@@ -52,11 +54,13 @@ JOINT = {
     "round_steps": 200,
     "reopenings": 1,
 }
+PRUNED_JOINT = {"noised_restarts": 2, "noised_steps": 200, "rounds": 2, "round_steps": 200, "fills": 2}
 FEDAVG = {"half_sums": 20_000, "pairs": 2_000_000, "hits": 20_000, "restarts": 1, "steps": 150}
 TABLEAK = {"restarts": 1, "steps": 30}
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "exact": EXACT,
     "exact_joint": JOINT,
+    "exact_pruned": PRUNED_JOINT,
     "audit_max": {"exact": EXACT, "exact_joint": JOINT, "tableak": TABLEAK},
     "exact_fedavg": FEDAVG,
 }
@@ -114,7 +118,7 @@ class Scenario:
         scaled: what a client multiplied its gradient by.
         local: epochs, batches, learning rate and momentum of FedAvg.
         model: of `MODELS` or `DROPPING`, or `chain`: ReLU.
-        error: of `INEXACT`, of `DEFENDED` for weight updates; none: rounding alone.
+        error: of `INEXACT`, of `PRUNED` for `exact_pruned`, of `DEFENDED` for weight updates; none: rounding alone.
     """
 
     seed: int
@@ -137,7 +141,8 @@ class Scenario:
     @property
     def options(self) -> Mapping[str, Any]:
         """Of the attack."""
-        known = {"batch_statistics": True} if self.model in NORMALIZED else {}
+        known: dict[str, Any] = {"batch_statistics": True} if self.model in NORMALIZED else {}
+        known |= {"left_out": "any"} if self.error == PRUNED[-1] else {}
         return known if self.budget == "default" else {**OPTIONS[self.attack], **known}
 
     @property
@@ -196,7 +201,7 @@ def scenario(
         others: with a network of `MODELS`, of `SMOOTH` where `inexact`.
         dropout: with a network of `DROPPING`.
         attention: with the network `ATTENTION`.
-        inexact: with an error of `INEXACT`, or of `DEFENDED`.
+        inexact: with an error of `INEXACT`, `PRUNED` or `DEFENDED`.
         ntk: with a network of `SCALED`.
         normalized: with a network of `UNKNOWN`.
     """
@@ -219,7 +224,7 @@ def scenario(
         hidden = hidden[:1] if model == "one hidden layer" else hidden
     if attention:  # few of its layers have biases, by which units could be switched off or on
         model, most, network = ATTENTION, 8, network if network == "trained" else "narrow"
-    errors = DEFENDED if attack == "exact_fedavg" else INEXACT
+    errors = {"exact_fedavg": DEFENDED, "exact_pruned": PRUNED}.get(attack, INEXACT)
     clients = 2 if rng.random() < 0.08 else 1
     rows = clients * int(rng.integers(1, max(2, most // clients) + 1))
     if model in NORMALIZED:  # statistics of one batch of at least two rows
@@ -310,12 +315,25 @@ def _inexact(gradient: Mapping[str, Tensor], case: Scenario, smaller: float = 1.
     if case.error == "none":
         return gradient
     rng, draws = numpy_generator(case.seed, "noise"), generator(case.seed, "noise")
+    if case.error in PRUNED:
+        return _pruned(gradient, case.error, rng, draws)
     size = smaller * 10 ** rng.uniform(-3.5, -0.5)
     typical = torch.cat([g.flatten() for g in gradient.values()]).square().mean().sqrt()
     return {
         name: g + size * torch.randn(g.shape, generator=draws) * (typical if case.error == "even noise" else g.abs())
         for name, g in gradient.items()
     }
+
+
+def _pruned(gradient: Mapping[str, Tensor], how: str, rng: Draw, draws: torch.Generator) -> Mapping[str, Tensor]:
+    """What is sent of a gradient of which some elements are left out, or cut off at a largest size."""
+    if how == "smallest left out":
+        return GradientCompression(float(rng.uniform(0.3, 0.99))).apply(gradient, draws)
+    if how == "left out at random":
+        return RandomPruning(float(rng.uniform(0.02, 0.5))).apply(gradient, draws)
+    sizes = torch.cat([g.abs().flatten() for g in gradient.values()])
+    low, high = (float(sizes.quantile(float(rng.uniform(*between)))) for between in ((0.0, 0.3), (0.8, 1.0)))
+    return {name: g.masked_fill(g.abs() < low, 0.0).clamp(-high, high) for name, g in gradient.items()}
 
 
 class FrontScaled(nn.Module):

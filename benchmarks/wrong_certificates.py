@@ -183,7 +183,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--others", action="store_true", help="networks other than ReLU chains (smooth with --inexact)")
     parser.add_argument("--dropout", action="store_true", help="clients who drop units, with --attack exact")
     parser.add_argument(
-        "--inexact", action="store_true", help="noise or short types, with --attack exact_joint or exact_fedavg"
+        "--inexact",
+        action="store_true",
+        help="noise, short types or pruning, with --attack exact_joint, exact_pruned or exact_fedavg",
     )
     parser.add_argument("--ntk", action="store_true", help="layers with scaled weights, with --attack exact")
     parser.add_argument("--normalized", action="store_true", help="BatchNorm on numbers, unknown, with --attack exact")

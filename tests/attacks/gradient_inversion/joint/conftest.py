@@ -1,6 +1,7 @@
 """Problems of joint inversion on made batches, with the truth in their coordinates for the tests alone."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from lightleak.attacks.gradient_inversion.joint.atoms import Nodes
 from lightleak.attacks.gradient_inversion.joint.kernels import Kernels
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem, JointRows
 from lightleak.attacks.gradient_inversion.tables.schema_inference import infer_domain
+from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import generator
 
 Posed = Callable[..., tuple[JointProblem, JointRows]]
@@ -67,3 +69,16 @@ def random_residual() -> Callable[[JointProblem], tuple[torch.Tensor, ...]]:
         return tuple(torch.randn(t.shape, generator=draws, dtype=torch.float64) for t in problem.target)
 
     return draw
+
+
+@pytest.fixture(scope="session")
+def cut_off() -> Callable[..., ClientUpdate]:
+    """What NVFlare's PercentilePrivacy sends: nothing of the smallest elements, and no more than a bound of others."""
+
+    def cut(update: ClientUpdate, low: float = 0.1, high: float = 0.95) -> ClientUpdate:
+        sizes = torch.cat([value.abs().flatten() for value in update.update.values()])
+        least, most = (float(sizes.quantile(q)) for q in (low, high))
+        sent = {name: v.masked_fill(v.abs() < least, 0.0).clamp(-most, most) for name, v in update.update.items()}
+        return replace(update, update=sent, state="noised")
+
+    return cut

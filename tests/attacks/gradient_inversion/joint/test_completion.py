@@ -19,17 +19,26 @@ def test_large_elements_follow_from_the_others() -> None:
     whole = low_rank()
     is_cut = whole.abs() > whole.abs().flatten().quantile(0.85)
     cut = whole.clamp(-float(whole[~is_cut].abs().max()), float(whole[~is_cut].abs().max()))
-    found = completed(cut, torch.where(is_cut, 0.0, 1.0).double(), 4)
-    assert found is not None
-    torch.testing.assert_close(found, whole, rtol=1e-4, atol=1e-6)
+    found = completed(cut, ~is_cut, torch.zeros_like(is_cut), 4)
+    assert found is not None and found[1] < 1e-6
+    torch.testing.assert_close(found[0], whole, rtol=1e-4, atol=1e-6)
+
+
+def test_small_elements_follow_as_well() -> None:
+    whole = low_rank()
+    is_small = whole.abs() < whole.abs().flatten().quantile(0.2)
+    found = completed(whole.masked_fill(is_small, 0.0), ~is_small, is_small, 4)
+    assert found is not None and found[1] < 1e-6
+    torch.testing.assert_close(found[0], whole, rtol=1e-4, atol=1e-6)
 
 
 def test_nothing_follows_where_too_little_is_known_or_the_rank_is_higher() -> None:
     whole, draws = low_rank(), generator(1, "known")
     known = torch.rand(whole.shape, generator=draws)
-    assert completed(whole, (known < 0.2).double(), 4) is None
+    none = torch.zeros_like(whole, dtype=torch.bool)
+    assert completed(whole, known < 0.2, none, 4) is None
     noised = whole + 0.1 * torch.randn(whole.shape, generator=draws, dtype=torch.float64)
-    assert completed(noised, (known < 0.8).double(), 4) is None
+    assert completed(noised, known < 0.8, none, 4) is None
 
 
 def test_the_first_layers_gradient_lies_in_the_basis(make_batch: Any) -> None:

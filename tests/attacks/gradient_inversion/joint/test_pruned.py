@@ -81,6 +81,32 @@ def test_what_was_cut_off_is_at_least_as_large_and_what_was_not_sent_is_open(mak
     assert sum(int(each.sum()) for each in alone.open) <= 2
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_what_was_not_sent_follows_and_rows_are_proven_by_what_was(make_batch: Any, cut_off: Any, seed: int) -> None:
+    batch = make_batch(n=6, hidden=(40, 40), seed=seed)
+    whole, update = observed_gradient(batch.update), cut_off(batch.update)
+    sent = Pruned.of(observed_gradient(update), "smallest")
+    found = sent.completed(6, batch.encoder)
+    missing, before = ((one.sent[1] - whole[1]).abs().max() for one in (found, sent))
+    assert found.follows and not found.open[1].any() and float(missing) < 0.01 * float(before)
+    rows = PrunedInversion(PrunedConfig(fills=2, **WORK)).run(update, seed=0)
+    assert rows.certificate.certified == 6 and right(rows, batch) == 1
+
+
+def test_what_is_open_proves_nothing(make_batch: Any, cut_off: Any) -> None:
+    sent = cut_off(make_batch(n=6, hidden=(40, 40)).update, high=0.3)
+    found = PrunedInversion(PrunedConfig(fills=1, **WORK)).run(sent, seed=0)
+    assert found.certificate.certified == 0
+
+
+def test_layers_of_which_much_is_open_do_not_count_beside_one_that_is_known(make_batch: Any) -> None:
+    whole = observed_gradient(make_batch(n=6, hidden=(40, 40)).update)
+    found = Pruned.of(whole, "smallest")
+    none, all_of = (tuple(torch.full_like(layer, value, dtype=torch.bool) for layer in whole) for value in (0, 1))
+    assert replace(found, open=(none[0], none[1], all_of[2])).open_layers == {2}
+    assert replace(found, open=all_of).open_layers == frozenset()
+
+
 def test_more_is_recovered_by_who_knows_that_no_biases_are_sent(make_batch: Any) -> None:
     batch = make_batch(n=6, hidden=(30, 30))
     changed = {name: value * (not name.endswith("bias")) for name, value in batch.update.update.items()}

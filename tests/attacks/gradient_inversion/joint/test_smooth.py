@@ -10,6 +10,7 @@ from lightleak.attacks.gradient_inversion.joint.atoms import Nodes
 from lightleak.attacks.gradient_inversion.joint.attack import JointInversion
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
 from lightleak.attacks.gradient_inversion.joint.gauss_newton import gauss_newton
+from lightleak.attacks.gradient_inversion.joint.pruned import PrunedConfig, PrunedInversion
 from lightleak.attacks.gradient_inversion.network.activation import Activation
 from lightleak.attacks.gradient_inversion.network.chain import SmoothChain
 from lightleak.attacks.gradient_inversion.network.of_update import names_of_layers, row_network
@@ -60,6 +61,16 @@ def test_a_noised_batch_behind_gelu_is_found_and_proven(make_batch: Any) -> None
     assert sorted(order) == [0, 1, 2, 3]
     codes = [batch.encoder.project(rows.double())[0] for rows in (found.encoded[order], batch.truth.inputs)]
     assert torch.equal(*codes) and torch.equal(found.labels[order], batch.truth.labels)
+
+
+def test_a_pruned_batch_behind_gelu_is_found_and_proven(make_batch: Any, cut_off: Any) -> None:
+    batch = make_batch(n=4)
+    sent = cut_off(observed(batch, "gelu"))
+    found = PrunedInversion(PrunedConfig(noised_steps=80, noised_restarts=1)).run(sent, 0)
+    assert found.certificate is not None and set(found.certificate.status) == {"certified"}
+    for own, other in ((found.encoded, batch.truth.inputs), (batch.truth.inputs, found.encoded)):
+        codes = [batch.encoder.project(rows.double())[0] for rows in (own, other)]
+        assert (codes[0].unsqueeze(1) == codes[1]).all(-1).any(1).all()
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e-5])

@@ -65,7 +65,7 @@ _PRUNED = Facts(
         _ANY_CHAIN,
         _AFFINE,
     ),
-    deviates=("It follows no paper; nothing is certified.",),
+    deviates=("It follows no paper. Rows are certified where they explain what was sent and no other cells do.",),
 )
 _FEDAVG = Facts(
     "decomposes the first layer's weight update into rows",

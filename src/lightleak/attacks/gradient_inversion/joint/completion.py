@@ -13,8 +13,8 @@ from torch import Tensor
 
 from lightleak.data.encoder import TableEncoder
 
-STEPS = 25
-"""Most steps. Adult, 32 rows, 7 to 14% of the elements unknown: 8 to 15 are enough."""
+STEPS = 40
+"""Most steps under each of the weights. Adult, 32 rows, 7 to 14% of the elements unknown: 8 to 15 are enough."""
 
 FITS = 1e-3
 """Largest root mean square that elements which were sent may leave, relative to theirs: more is no completion."""
@@ -22,9 +22,10 @@ FITS = 1e-3
 SPARE = 1.05
 """Known elements for every degree of freedom that a completion needs at least."""
 
-SMALL_WEIGHT = 1e-4
-"""Weight of elements that were left out for being small, which are taken for zeros, relative to that of the sent ones:
-it decides only where these leave them open, as in a column of which little was sent."""
+SMALL_WEIGHTS = (1e-4, 1e-8)
+"""Weights, one after the other, of elements that were left out for being small, which are taken for zeros, relative to
+that of the sent ones. The last decides only where these leave them open, as in a column of which little was sent;
+elsewhere they follow too."""
 
 DAMPING, LEAST_DAMPING, MOST_DAMPING = 1e-2, 1e-14, 1e2
 """Of the first step, and at least and most, as parts of the mean diagonal of the normal equations."""
@@ -32,37 +33,43 @@ DAMPING, LEAST_DAMPING, MOST_DAMPING = 1e-2, 1e-14, 1e2
 RIDGE = 1e-12
 """Of every row's least squares, as part of its mean diagonal: a rank below n would leave them singular."""
 
-LEAST_PROGRESS, SMALL_DAMPING = 0.05, 1e-4
+LEAST_PROGRESS, SMALL_DAMPING = 0.01, 1e-4
 """A step that lowers the error by a smaller part is the last one, unless it was a short one: damped by more."""
 
 
-def completed(layer: Tensor, weights: Tensor, rank: int, basis: Tensor | None = None) -> Tensor | None:
-    """A layer's gradient ``[out, in + 1]`` with elements of weight 0 as they follow from the others.
+def completed(
+    layer: Tensor, is_known: Tensor, is_small: Tensor, rank: int, basis: Tensor | None = None
+) -> tuple[Tensor, float] | None:
+    """A layer's gradient ``[out, in + 1]`` as elements that are not known follow from the others.
 
-    None where too few are known, or where no matrix of the rank has them.
+    Also the root mean square by which it misses those that are known. None where too few are, or where no matrix of the
+    rank has them.
 
     Args:
-        layer: ``[out, in + 1]``, float64; where its weight is 0 a first value.
-        weights: 1 for elements that are known, `SMALL_WEIGHT` for those known to be small, 0 for the others.
+        layer: ``[out, in + 1]``, float64; of elements that are not known a first value.
+        is_known: elements that were sent as they are.
+        is_small: elements that were left out for being small; all others may be anything.
         rank: of the gradient at most.
         basis: orthonormal columns ``[in + 1, k]`` that span all rows it may have; None: any.
     """
     basis = torch.eye(layer.shape[1]).to(layer) if basis is None else basis
-    rank, is_known = min(rank, *layer.shape, basis.shape[1]), weights == 1
+    rank = min(rank, *layer.shape, basis.shape[1])
     if int(is_known.sum()) < SPARE * rank * (layer.shape[0] + basis.shape[1] - rank):
         return None
     scale = layer[is_known].square().mean().sqrt().clamp_min(torch.finfo(layer.dtype).tiny)
-    fit = _Fit.at(layer / scale, weights, _directions(layer @ basis, rank), basis)
-    damping = DAMPING
-    for _ in range(STEPS):
-        moved = fit.stepped(damping)
-        gained = 1 - moved.error / fit.error
-        damping = max(damping / 10, LEAST_DAMPING) if gained > 0 else 10 * damping
-        fit = moved if gained > 0 else fit
-        if (0 < gained < LEAST_PROGRESS and damping < SMALL_DAMPING) or damping > MOST_DAMPING:
-            break
-    left = (fit.layer - fit.product)[is_known].square().mean().sqrt()
-    return torch.where(weights > 0, layer, scale * fit.product) if float(left) < FITS else None
+    rows, damping = _directions(layer @ basis, rank), DAMPING
+    for small in SMALL_WEIGHTS:
+        fit = _Fit.at(layer / scale, is_known.to(layer) + small * is_small.to(layer), rows, basis)
+        for _ in range(STEPS):
+            moved = fit.stepped(damping)
+            gained = 1 - moved.error / fit.error
+            damping = max(damping / 10, LEAST_DAMPING) if gained > 0 else 10 * damping
+            fit = moved if gained > 0 else fit
+            if (0 < gained < LEAST_PROGRESS and damping < SMALL_DAMPING) or damping > MOST_DAMPING:
+                break
+        rows, damping = fit.rows, min(damping, SMALL_DAMPING)
+    left = float((fit.layer - fit.product)[is_known].square().mean().sqrt())
+    return (torch.where(is_known, layer, scale * fit.product), float(scale) * left) if left < FITS else None
 
 
 def one_hot_basis(encoder: TableEncoder) -> Tensor:

@@ -157,7 +157,7 @@ def solve_noised(
         if guess is not None and white is None and is_no_better(problem, found[0], guess, draws):
             report(1.0)
             return Solution(found[0], problem.value(found[0]), tuple(found), is_guess_better=True)
-        if white is None or not _is_explained(problem, found[0]):
+        if white is None or not is_explained(problem, found[0]):
             rest = range(1, config.noised_restarts)
             found += _started(problem, white, labels, config, draws, seed, report, widths, rest)
     else:
@@ -174,7 +174,7 @@ def solve_noised(
             break
     if config.noised_rounds:
         rows = _refined(problem, white, rows, config, widths, draws, seed)
-    if visible is not None and len(visible.labels) and not _is_explained(problem, rows):
+    if visible is not None and len(visible.labels) and not is_explained(problem, rows):
         rows = found[0]  # what leaves more than noise is no reason to give up rows that stand out of it
     report(1.0)
     _, ensemble = pooled(problem.space, [rows, *found], 0)
@@ -206,7 +206,7 @@ def _refined(
     seed: int,
 ) -> JointRows:
     """Rows that leave more than the noise, refined as without noise: by a whitened distance where it is weak."""
-    if _is_explained(problem, rows):
+    if is_explained(problem, rows):
         return rows
     by, solved = (problem, SOLVED) if white is None else (white.problem, white.noise)
     effort = Effort(config.rounds, config.round_steps, config.reopenings, solved=solved)
@@ -264,7 +264,7 @@ def _started(
             rows = descend(problem, rows, 1, draws, temperature=temperature * problem.prior_weight)
         found.append(descend(problem, rows, NOISED_SWEEPS, draws))
         report((restart + 1) / (config.noised_restarts + 1))
-        if white is not None and _is_explained(problem, found[-1]):
+        if white is not None and is_explained(problem, found[-1]):
             break
     return found
 
@@ -288,6 +288,7 @@ def whitened(problem: JointProblem) -> Whitened | None:
         return None
     for ridge in RIDGES:
         kernels = Kernels.whitened(problem.nodes, problem.space, ridge, generator(0, "second moments"))
+        kernels = kernels.without(problem.kernels.left_out, problem.target)
         white = replace(problem, kernels=kernels, prior=None)
         noise = kernels.of_noise([layer.shape for layer in problem.target]) * problem.prior_weight / 2
         if noise <= MOST_NOISE * white.target_value:
@@ -295,7 +296,7 @@ def whitened(problem: JointProblem) -> Whitened | None:
     return None
 
 
-def _is_explained(problem: JointProblem, rows: JointRows) -> bool:
+def is_explained(problem: JointProblem, rows: JointRows) -> bool:
     """Whether what the rows leave is no more than the noise."""
     elements = sum(layer.numel() for layer in problem.target)
     return problem.value(rows) * problem.target_value < EXPLAINED * elements * problem.prior_weight / 2

@@ -6,11 +6,12 @@ least as large. So elements that are not known are filled in with what the rows 
 bounds, and the rows are found again: an alternating minimization of the distance to the elements sent and to the
 intervals of the others.
 
-Where only a few elements are unknown, a gradient's low rank gives those that were cut off (`completion`), and what was
-left out for being small is weak noise: then rows are found as `exact_joint` finds them under noise.
+Where most elements were sent, the others of the last hidden layer follow from its low rank (`completion`), and rows
+are read off it one at a time. Layers of which much is open then do not count: rows that one layer gives explain them.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar, Literal
 
 import torch
@@ -26,9 +27,16 @@ from lightleak.attacks.gradient_inversion.joint.attack import (
     rows_that_stand_out,
 )
 from lightleak.attacks.gradient_inversion.joint.capacity import believed_rows
-from lightleak.attacks.gradient_inversion.joint.completion import SMALL_WEIGHT, completed, one_hot_basis
+from lightleak.attacks.gradient_inversion.joint.completion import completed, one_hot_basis
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
-from lightleak.attacks.gradient_inversion.joint.course import Report, Solution, gone_on, solve_noised, whitened
+from lightleak.attacks.gradient_inversion.joint.course import (
+    Report,
+    Solution,
+    gone_on,
+    is_explained,
+    solve_noised,
+    whitened,
+)
 from lightleak.attacks.gradient_inversion.joint.gauss_newton import gauss_newton
 from lightleak.attacks.gradient_inversion.joint.kernels import Gradient
 from lightleak.attacks.gradient_inversion.joint.labels import labels_without, starting_labels
@@ -88,6 +96,7 @@ class Pruned:
         lowest: least value that an element of the gradient may have; the element itself where it was sent whole.
         highest: largest value.
         open: elements that were cut off at a largest size and do not follow from the others, bool.
+        follows: what was not sent of the last hidden layer follows from the rest.
     """
 
     sent: Gradient
@@ -95,14 +104,34 @@ class Pruned:
     lowest: Gradient
     highest: Gradient
     open: Gradient
+    follows: bool = False
+
+    @cached_property
+    def open_layers(self) -> frozenset[int]:
+        """Layers of which more than a few elements are open, where the last hidden one is not.
+
+        What is believed of them would outweigh what is known of that one.
+        """
+        is_open = [i for i, open in enumerate(self.open) if open.double().mean() > FEW]
+        return frozenset() if len(self.open) - 2 in is_open else frozenset(is_open)
 
     @property
     def deviation(self) -> float:
-        """Root mean square over elements of how far they may be from what was sent; a few open ones do not count."""
-        every, is_open = torch.cat([v.flatten() for v in self.variance]), torch.cat([o.flatten() for o in self.open])
+        """Root mean square of how far elements may be from what was sent, of layers that count.
+
+        A few open elements do not: what the others tell finds them.
+        """
+        counted = [i for i in range(len(self.sent)) if i not in self.open_layers]
+        variance, is_open = (torch.cat([of[i].flatten() for i in counted]) for of in (self.variance, self.open))
         if is_open.double().mean() < FEW:
-            every = every[~is_open]
-        return float(every.mean() ** 0.5)
+            variance = variance[~is_open]
+        return float(variance.mean() ** 0.5)
+
+    @property
+    def error_variances(self) -> Gradient:
+        """Variance of every element's error as certificates take it: what is open may be anything."""
+        each = zip(self.sent, self.variance, self.open, rounding_variances(self.sent), strict=True)
+        return tuple((v + r).masked_fill(o, float(ANYTHING * s.abs().max()) ** 2) for s, v, o, r in each)
 
     @property
     def was_cut(self) -> bool:
@@ -136,7 +165,7 @@ class Pruned:
         )
 
     def completed(self, n_rows: int, encoder: TableEncoder) -> "Pruned":
-        """With elements of the last hidden layer that were cut off as they follow from the rest; see `completion`.
+        """With elements of the last hidden layer that were not sent as they follow from the rest; see `completion`.
 
         Where too little is known nothing changes. Rows are looked for by that layer; they then explain the others.
 
@@ -144,25 +173,27 @@ class Pruned:
             n_rows: behind the gradient.
             encoder: of its rows.
         """
-        sent, variances, still_open = [], [], []
-        for number, (layer, variance, is_open) in enumerate(zip(self.sent, self.variance, self.open, strict=True)):
-            found = None
-            if bool(is_open.any()) and number == len(self.sent) - 2:
-                weights = torch.where(variance > 0, SMALL_WEIGHT, 1.0).to(layer).masked_fill(is_open, 0.0)
-                basis = None if number else one_hot_basis(encoder)
-                found = completed(layer, weights, n_rows, basis)
-            if found is not None:
-                is_known = weights == 1
-                follows = is_open & (is_known.sum(1, keepdim=True) >= n_rows) & (is_known.sum(0) >= n_rows)
-                rest = variance[~is_open & (variance > 0)]
-                left = rest.mean() if len(rest) else (ROUNDING * layer.square().mean().sqrt()) ** 2
-                layer, variance = torch.where(follows, found, layer), torch.where(follows, COMPLETED * left, variance)
-                is_open = is_open & ~follows
-            sent.append(layer)
-            variances.append(variance)
-            still_open.append(is_open)
-        filled = replace(self, sent=tuple(sent), variance=tuple(variances), open=tuple(still_open))
-        return replace(filled, sent=self.filled(filled.sent))
+        at = len(self.sent) - 2
+        layer, variance, is_open = self.sent[at], self.variance[at], self.open[at]
+        is_known = variance == 0
+        follows = ~is_known & (is_known.sum(1, keepdim=True) >= n_rows) & (is_known.sum(0) >= n_rows)
+        basis = None if at else one_hot_basis(encoder)
+        done = completed(layer, is_known, ~is_known & ~is_open, n_rows, basis) if follows.any() else None
+        if done is None:
+            return self
+        found, missed = done
+        beyond = (found - found.clamp(self.lowest[at], self.highest[at]))[follows].square().mean()
+        left = COMPLETED * (beyond + missed**2 + (ROUNDING * layer.square().mean().sqrt()) ** 2)
+        sent, variances, still_open = list(self.sent), list(self.variance), list(self.open)
+        sent[at], variances[at] = torch.where(follows, found, layer), torch.where(follows, left, variance)
+        still_open[at] = is_open & ~follows
+        return replace(
+            self,
+            sent=self.filled(tuple(sent)),
+            variance=tuple(variances),
+            open=tuple(still_open),
+            follows=True,
+        )
 
     def opened(self, problem: JointProblem, visible: JointRows, labels: Tensor, generator: torch.Generator) -> Gradient:
         """What was sent, with open elements as known rows explain them, and believed ones in place of the others.
@@ -187,11 +218,15 @@ class Pruned:
         return tuple(own.clamp(low, high) for own, low, high in each)
 
 
+ANYTHING = 1e3
+"""Deviation of an open element, in the largest one sent, for certificates."""
+
 FEW = 0.05
-"""Part of the elements that may be open without being counted as noise: what the others tell finds them."""
+"""Part of the elements that may be open without being counted as noise."""
 
 COMPLETED = 4.0
-"""Variance of an element that follows from the others, in that of the elements that were left out for being small."""
+"""Variance of an element that follows from the others, in that of rounding, of what the completion misses of known
+elements, and of by how much it leaves the bounds of others."""
 
 
 def _mean_square(layers: list[Tensor]) -> float:
@@ -203,7 +238,8 @@ def _mean_square(layers: list[Tensor]) -> float:
 class PrunedInversion(JointInversion):
     """Recover all rows of a FedSGD batch of which a client sent some elements of the gradient only.
 
-    Needs what joint inversion needs, and how the update was pruned. Nothing is certified.
+    Needs what joint inversion needs, and how the update was pruned. Rows are certified by what was sent: they must
+    explain it to rounding, and what was left out within its bounds.
     """
 
     name = "exact_pruned"
@@ -221,19 +257,20 @@ class PrunedInversion(JointInversion):
         self, update: ClientUpdate, encoder: TableEncoder, seed: int, progress: Progress | None
     ) -> CertifiedRows:
         """See `CertifyingInversion.invert`."""
-        pruned = Pruned.of(observed_gradient(update, encoder.shift.device), self.config.left_out)
-        was_cut = pruned.was_cut
-        pruned = pruned.completed(update.facts.n_rows, encoder)
+        sent = Pruned.of(observed_gradient(update, encoder.shift.device), self.config.left_out)
+        was_cut = sent.was_cut
+        pruned = sent.completed(update.facts.n_rows, encoder)
         target, noise = pruned.sent, pruned.deviation if self.config.noise is None else self.config.noise
         least = ROUNDING * _mean_square(list(pruned.sent))
         best: tuple[float, JointProblem, Solution] | None = None
         rounds, is_weak = self.config.fills + 1, False
         for fill in range(rounds):
             problem = pose(update, encoder, target, max(noise, least), self.config)
+            problem = problem.with_kernels(problem.kernels.without(pruned.open_layers, target))
             draws, own = generator(seed, "pruned", fill), derive_seed(seed, "pruned", fill)
             labels = starting_labels(update, problem.space, draws) if best is None else best[2].rows.labels
             report = _part(progress, rounds)
-            if best is None and was_cut:
+            if best is None and (was_cut or pruned.follows):
                 errors = tuple(v + r for v, r in zip(pruned.variance, rounding_variances(target), strict=True))
                 visible = rows_that_stand_out(problem, update, errors, draws)
                 is_weak = whitened(problem) is not None or len(visible.labels) >= VISIBLE * problem.n_rows
@@ -261,7 +298,7 @@ class PrunedInversion(JointInversion):
         if progress is not None and fill + 1 < rounds:
             progress(1 - (fill + 1) / rounds)
         feasibility = estimate_feasibility(best[1].target, update.facts.n_rows, best[0], row_kind(update, encoder))
-        return certified_rows(best[1], update, best[2], feasibility)
+        return certified_rows(best[1], update, best[2], feasibility, [sent.sent], [sent.error_variances])
 
 
 VISIBLE = 0.25
@@ -286,7 +323,9 @@ def _beside(
         if missing < len(visible.labels):
             config = replace(config, noised_rounds=0)  # a few rows need no more than their starts
         rows = visible.and_also(solve_noised(others, left, config, draws, seed, report).rows)
-    problem, rows = _refit(pruned, problem, rows)
+    refilled, refitted = _refit(pruned, problem, rows)
+    if is_explained(refilled, refitted):  # rows that others bend stay as they stand out
+        problem, rows = refilled, refitted
     report(1.0)
     # As members of an ensemble rows are not certified: elements that they themselves filled in would count as sent.
     return problem, Solution(rows, problem.value(rows), (rows, rows))

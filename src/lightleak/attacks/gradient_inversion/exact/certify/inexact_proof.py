@@ -368,11 +368,14 @@ def _enough_evidence(batch: _Batch, space: RowDomain) -> bool:
     """
     rows, digits, numbers = len(batch.x), 0.0, len(space.encoder.schema.numerical)
     for layer, shape in enumerate(left.shape for left in batch.releases[0].left):
-        rank, above = min(rows, *shape), 0.0
+        rank, above = min(rows, *shape), batch.x.new_zeros(shape)
         for release in batch.releases:
             explained = release.observed[layer] - release.left[layer]
-            above += float((explained.square() / release.variances[layer]).mean())
-        digits += 0.5 * log10(1 + above) * (rank * sum(shape) - rank**2 - rank * numbers)
+            above += explained.square() / release.variances[layer]
+        if all(_is_even(release.variances[layer]) for release in batch.releases):  # else a few would speak for all
+            above = above.mean()
+        each = float((1 + above).log10().mean()) / 2
+        digits += each * (rank * sum(shape) - rank**2 - rank * numbers)
     names = rows * (log_combinations(space) + log10(max(2, batch.labels.shape[1])))
     return digits > names + MARGIN
 
