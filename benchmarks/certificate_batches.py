@@ -41,7 +41,8 @@ EXACT = {"patience": 2, "chains": 64, "most_chains": 256, "sweeps": 10}
 TRANSPORTS = ("float16", "bfloat16", "int8")
 INEXACT = ("even noise", "even noise", "uneven noise", *TRANSPORTS)
 """What a client may do to its gradient: noise of one deviation on all elements, or relative to each; a shorter type."""
-PRUNED = ("smallest left out", "cut off", "left out at random")
+AT_RANDOM = "left out at random"
+PRUNED = ("smallest left out", "cut off", AT_RANDOM)
 """What a client may leave out of its gradient; where it cuts off large elements, small ones are missing too."""
 DEFENDED = (*INEXACT, "pruned", "shortened")
 """What a client may do to a weight update, which may be shortened by a factor as well."""
@@ -142,7 +143,7 @@ class Scenario:
     def options(self) -> Mapping[str, Any]:
         """Of the attack."""
         known: dict[str, Any] = {"batch_statistics": True} if self.model in NORMALIZED else {}
-        known |= {"left_out": "any"} if self.error == PRUNED[-1] else {}
+        known |= {"left_out": "any"} if self.error == AT_RANDOM else {}
         return known if self.budget == "default" else {**OPTIONS[self.attack], **known}
 
     @property
@@ -329,7 +330,7 @@ def _pruned(gradient: Mapping[str, Tensor], how: str, rng: Draw, draws: torch.Ge
     """What is sent of a gradient of which some elements are left out, or cut off at a largest size."""
     if how == "smallest left out":
         return GradientCompression(float(rng.uniform(0.3, 0.99))).apply(gradient, draws)
-    if how == "left out at random":
+    if how == AT_RANDOM:
         return RandomPruning(float(rng.uniform(0.02, 0.5))).apply(gradient, draws)
     sizes = torch.cat([g.abs().flatten() for g in gradient.values()])
     low, high = (float(sizes.quantile(float(rng.uniform(*between)))) for between in ((0.0, 0.3), (0.8, 1.0)))

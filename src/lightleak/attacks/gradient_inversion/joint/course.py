@@ -298,7 +298,7 @@ def whitened(problem: JointProblem) -> Whitened | None:
 
 def is_explained(problem: JointProblem, rows: JointRows) -> bool:
     """Whether what the rows leave is no more than the noise."""
-    elements = sum(layer.numel() for layer in problem.target)
+    elements = sum(layer.numel() for i, layer in enumerate(problem.target) if i not in problem.kernels.left_out)
     return problem.value(rows) * problem.target_value < EXPLAINED * elements * problem.prior_weight / 2
 
 

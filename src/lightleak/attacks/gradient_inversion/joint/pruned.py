@@ -11,7 +11,6 @@ are read off it one at a time. Layers of which much is open then do not count: r
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import ClassVar, Literal
 
 import torch
@@ -39,7 +38,7 @@ from lightleak.attacks.gradient_inversion.joint.course import (
 )
 from lightleak.attacks.gradient_inversion.joint.gauss_newton import gauss_newton
 from lightleak.attacks.gradient_inversion.joint.kernels import Gradient
-from lightleak.attacks.gradient_inversion.joint.labels import labels_without, starting_labels
+from lightleak.attacks.gradient_inversion.joint.labels import labels_behind, labels_without, starting_labels
 from lightleak.attacks.gradient_inversion.joint.noise import ROUNDING, rounding_variances
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem, JointRows
 from lightleak.attacks.gradient_inversion.joint.refinement import SOLVED
@@ -106,14 +105,14 @@ class Pruned:
     open: Gradient
     follows: bool = False
 
-    @cached_property
+    @property
     def open_layers(self) -> frozenset[int]:
-        """Layers of which more than a few elements are open, where the last hidden one is not.
+        """Layers with open elements, where the last hidden one is known: they do not count beside it.
 
-        What is believed of them would outweigh what is known of that one.
+        What is believed of an open element would outweigh what is known of all others.
         """
-        is_open = [i for i, open in enumerate(self.open) if open.double().mean() > FEW]
-        return frozenset() if len(self.open) - 2 in is_open else frozenset(is_open)
+        last = len(self.open) - 2
+        return frozenset(i for i, o in enumerate(self.open) if self.follows and i != last and bool(o.any()))
 
     @property
     def deviation(self) -> float:
@@ -129,9 +128,19 @@ class Pruned:
 
     @property
     def error_variances(self) -> Gradient:
-        """Variance of every element's error as certificates take it: what is open may be anything."""
-        each = zip(self.sent, self.variance, self.open, rounding_variances(self.sent), strict=True)
-        return tuple((v + r).masked_fill(o, float(ANYTHING * s.abs().max()) ** 2) for s, v, o, r in each)
+        """Variance of every element's error as certificates take it.
+
+        What was left out of a column has one row's sign in all its units, at worst. Counted as often as the column has
+        such elements, its squares bound their sum in any direction (Cauchy and Schwarz). What is open may be anything.
+        """
+        anything = (ANYTHING * max(float(layer.abs().max()) for layer in self.sent)) ** 2
+        each = zip(self.lowest, self.highest, self.open, rounding_variances(self.sent), strict=True)
+        found = []
+        for low, high, is_open, rounding in each:
+            is_left = ((high - low) > 0) & ~is_open
+            square = torch.where(is_left, high.square() * is_left.sum(0), 0.0)
+            found.append((square + rounding).masked_fill(is_open, anything))
+        return tuple(found)
 
     @property
     def was_cut(self) -> bool:
@@ -177,13 +186,20 @@ class Pruned:
         layer, variance, is_open = self.sent[at], self.variance[at], self.open[at]
         is_known = variance == 0
         follows = ~is_known & (is_known.sum(1, keepdim=True) >= n_rows) & (is_known.sum(0) >= n_rows)
-        basis = None if at else one_hot_basis(encoder)
-        done = completed(layer, is_known, ~is_known & ~is_open, n_rows, basis) if follows.any() else None
-        if done is None:
+        basis, rounding = None if at else one_hot_basis(encoder), ROUNDING * float(layer.square().mean().sqrt())
+        for times in FIRST_SIZES if follows.any() else ():
+            first = torch.where(is_open, times * layer, layer)
+            done = completed(first, is_known, ~is_known & ~is_open, n_rows, basis)
+            if done is None:
+                continue
+            found, missed = done
+            beyond = (found - found.clamp(self.lowest[at], self.highest[at]))[follows].square().mean()
+            left = beyond + missed**2
+            if left < rounding**2:
+                break
+        else:
             return self
-        found, missed = done
-        beyond = (found - found.clamp(self.lowest[at], self.highest[at]))[follows].square().mean()
-        left = COMPLETED * (beyond + missed**2 + (ROUNDING * layer.square().mean().sqrt()) ** 2)
+        left = COMPLETED * (left + rounding**2)
         sent, variances, still_open = list(self.sent), list(self.variance), list(self.open)
         sent[at], variances[at] = torch.where(follows, found, layer), torch.where(follows, left, variance)
         still_open[at] = is_open & ~follows
@@ -224,6 +240,9 @@ ANYTHING = 1e3
 FEW = 0.05
 """Part of the elements that may be open without being counted as noise."""
 
+FIRST_SIZES = (1.0, 2.0, 4.0)
+"""What completions start from, in the size at which elements were cut off: some end where they do not fit."""
+
 COMPLETED = 4.0
 """Variance of an element that follows from the others, in that of rounding, of what the completion misses of known
 elements, and of by how much it leaves the bounds of others."""
@@ -238,8 +257,8 @@ def _mean_square(layers: list[Tensor]) -> float:
 class PrunedInversion(JointInversion):
     """Recover all rows of a FedSGD batch of which a client sent some elements of the gradient only.
 
-    Needs what joint inversion needs, and how the update was pruned. Rows are certified by what was sent: they must
-    explain it to rounding, and what was left out within its bounds.
+    Needs what joint inversion needs, and how the update was pruned. Rows are certified by what was sent, which they
+    must explain to rounding.
     """
 
     name = "exact_pruned"
@@ -318,8 +337,10 @@ def _beside(
     """Rows that stand out, the others solved by themselves, and numbers fitted to what is known of the gradient."""
     rows, missing = visible, problem.n_rows - len(visible.labels)
     if missing:
-        left = labels_without(labels, visible.labels)
-        others = problem.without(visible) if len(visible.labels) else problem
+        others, left = problem, labels
+        if len(visible.labels):
+            others = problem.without(visible)
+            left = labels_behind(others, pruned.variance[-1] == 0, draws)
         if missing < len(visible.labels):
             config = replace(config, noised_rounds=0)  # a few rows need no more than their starts
         rows = visible.and_also(solve_noised(others, left, config, draws, seed, report).rows)
@@ -327,7 +348,7 @@ def _beside(
     if is_explained(refilled, refitted):  # rows that others bend stay as they stand out
         problem, rows = refilled, refitted
     report(1.0)
-    # As members of an ensemble rows are not certified: elements that they themselves filled in would count as sent.
+    # As members of an ensemble: a solution would be certified by elements that its rows have filled in.
     return problem, Solution(rows, problem.value(rows), (rows, rows))
 
 

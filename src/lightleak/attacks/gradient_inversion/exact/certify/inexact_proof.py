@@ -370,12 +370,12 @@ def _enough_evidence(batch: _Batch, space: RowDomain) -> bool:
     for layer, shape in enumerate(left.shape for left in batch.releases[0].left):
         rank, above = min(rows, *shape), batch.x.new_zeros(shape)
         for release in batch.releases:
-            explained = release.observed[layer] - release.left[layer]
-            above += explained.square() / release.variances[layer]
-        if all(_is_even(release.variances[layer]) for release in batch.releases):  # else a few would speak for all
-            above = above.mean()
-        each = float((1 + above).log10().mean()) / 2
-        digits += each * (rank * sum(shape) - rank**2 - rank * numbers)
+            if _is_even(release.variances[layer]):
+                above += ((release.observed[layer] - release.left[layer]).square() / release.variances[layer]).mean()
+            else:  # of every element by itself, and none for a zero that was sent in place of something else
+                above += release.observed[layer].square() / release.variances[layer]
+        each = (1 + above).log10() / 2
+        digits += float(each.mean() * (rank * sum(shape) - rank**2) - each.max() * rank * numbers)
     names = rows * (log_combinations(space) + log10(max(2, batch.labels.shape[1])))
     return digits > names + MARGIN
 
