@@ -197,7 +197,7 @@ def audit_model(
     """Attack what clients would send of a table through a network, and write a run folder with its report.
 
     Each of ``batches`` clients draws ``batch_size`` rows and sends the gradient of its mean cross-entropy at the
-    weights that a module has as it is handed over; a network named by a string starts from random weights. With
+    weights that a module has when it is handed over; a network named by a string starts from random weights. With
     ``epochs`` a copy is also trained, and what it sends then is attacked as well. The module itself is not changed.
     One with a single logit is attacked, and trained, as the network of two classes that it equals. Attacks that do not
     apply to the network are left out and listed with the reason, in the result and in the report, unless none applies.

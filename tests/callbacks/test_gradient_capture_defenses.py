@@ -112,7 +112,7 @@ def noise_of(raw: list[Capture], noised: list[Capture]) -> Tensor:
 
 
 def test_with_opacus_noised_is_the_gradient_with_noise_of_the_promised_scale(run: Run) -> None:
-    pytest.importorskip("opacus")
+    pytest.importorskip("opacus", reason="the extra dp brings it")
     # No row's gradient is longer than 50 here, so that nothing is clipped.
     multiplier, max_grad_norm = 0.02, 50.0
     model, raw, noised = run(DPSGD(noise_multiplier=multiplier, max_grad_norm=max_grad_norm))
@@ -131,7 +131,7 @@ def test_with_opacus_noised_is_the_gradient_with_noise_of_the_promised_scale(run
 
 
 def test_with_opacus_but_neither_noise_nor_clipping_noised_is_the_plain_gradient(run: Run) -> None:
-    pytest.importorskip("opacus")
+    pytest.importorskip("opacus", reason="the extra dp brings it")
     _, raw, noised = run(DPSGD(noise_multiplier=0.0, max_grad_norm=1e6))
     assert float(noise_of(raw, noised).abs().max()) < 1e-6
     moves(noised)
@@ -139,7 +139,7 @@ def test_with_opacus_but_neither_noise_nor_clipping_noised_is_the_plain_gradient
 
 def test_with_opacus_noised_is_what_one_client_sends(run: Run) -> None:
     """Clipping but no noise: the captured gradient equals `client_gradient` of its own batch."""
-    pytest.importorskip("opacus")
+    pytest.importorskip("opacus", reason="the extra dp brings it")
     defense = DPSGD(noise_multiplier=0.0, max_grad_norm=0.1)
     _, raw, noised = run(defense)
     for before, after in zip(raw, noised, strict=True):
@@ -153,7 +153,7 @@ def test_with_opacus_noised_is_what_one_client_sends(run: Run) -> None:
 
 def test_a_poisson_batch_without_rows_is_left_out_with_a_warning(run: Run) -> None:
     """With one row expected, a batch is empty with probability 1/e: about two of the first six steps."""
-    pytest.importorskip("opacus")
+    pytest.importorskip("opacus", reason="the extra dp brings it")
     with pytest.warns(UserWarning, match="was not captured: its batch has no rows"):
         _, raw, noised = run(DPSGD(noise_multiplier=0.1), batch_size=1)
     assert len(raw) == len(noised) < STEPS

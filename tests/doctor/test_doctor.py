@@ -344,7 +344,7 @@ def test_a_cluster_that_is_not_there() -> None:
 
 @pytest.mark.slow
 def test_a_pack_runs_on_every_node_of_a_cluster() -> None:
-    ray = pytest.importorskip("ray")
+    ray = pytest.importorskip("ray", reason="the extra cluster brings it")
     nodes = importlib.import_module("ray.cluster_utils").Cluster(
         initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
     )

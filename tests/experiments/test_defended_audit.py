@@ -47,7 +47,7 @@ def noised(tmp_path_factory: pytest.TempPathFactory, tiny: Config) -> Path:
 
 @pytest.fixture(scope="module")
 def private(tmp_path_factory: pytest.TempPathFactory, tiny: Config) -> Path:
-    pytest.importorskip("opacus")
+    pytest.importorskip("opacus", reason="the extra dp brings it")
     folder = tmp_path_factory.mktemp("private") / "run"
     run_audit(tiny(**PRIVATE, attacks=["random"]), folder, console=Console(file=io.StringIO()))
     return folder
@@ -229,7 +229,7 @@ def test_private_training_goes_on_to_the_same_bits(
 
 
 def test_a_target_epsilon_decides_the_noise_of_fresh_clients_as_of_the_training(tiny: Config) -> None:
-    pytest.importorskip("opacus")
+    pytest.importorskip("opacus", reason="the extra dp brings it")
     config = tiny(defense__name="dp_sgd", defense__options={"target_epsilon": 5.0})
     defense = client_defense(config, prepare_experiment(config))
     assert isinstance(defense, DPSGD) and defense.noise_multiplier is not None
@@ -249,7 +249,7 @@ def test_a_target_epsilon_decides_the_noise_of_fresh_clients_as_of_the_training(
 def test_what_no_defense_can_protect_is_refused_before_any_work(
     tmp_path: Path, tiny: Config, silent: Console, changed: dict[str, Any], message: str
 ) -> None:
-    pytest.importorskip("opacus")
+    pytest.importorskip("opacus", reason="the extra dp brings it")
     with pytest.raises(UsageError, match=message):
         run_audit(tiny(**{**PRIVATE, **changed}), tmp_path / "run", console=silent)
     assert not (tmp_path / "run").exists()

@@ -67,7 +67,7 @@ def test_mlflow_file_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_weights_and_biases_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     needs("wandb")
-    wandb: Any = pytest.importorskip("wandb")
+    wandb: Any = pytest.importorskip("wandb", reason="the extra tracking brings it")
     monkeypatch.setenv("WANDB_SILENT", "true")
     monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")
     train(WandbLogger(save_dir=tmp_path, offline=True, name="leakage"))

@@ -10,7 +10,7 @@ import pytest
 
 from lightleak.tuning.study import JOURNAL, Study
 
-dashboard = pytest.importorskip("optuna_dashboard")
+dashboard = pytest.importorskip("optuna_dashboard", reason="the extra dev brings it")
 
 
 def get(application: Any, path: str) -> Any:

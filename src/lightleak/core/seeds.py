@@ -1,7 +1,7 @@
 """One root seed; every (dataset, batch, attack, restart) derives its own generator from it.
 
-A derived stream depends on its keys alone, never on the order of the work, the number of devices or what runs beside
-it. Generators live on the CPU, so the same numbers are drawn whatever device they are used on.
+A derived stream depends on its keys alone, never on the order of the work, the number of devices or what else
+runs. Generators live on the CPU, so the same numbers are drawn whatever device they are used on.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Check that runs can be stored in a folder.
 
 The checks try what the code relies on: permissions for the owner alone, a lock on a folder in use, results that are
-renamed into place, and Optuna's journal, which takes a symbolic link as its lock and appends.
+renamed into place, and Optuna's journal, which is locked like a folder and appended to.
 """
 
 import os

@@ -20,7 +20,7 @@ from lightleak.defenses.horizontal.opacus_parts import opacus_parts
 from lightleak.targets import NetworkSpec, build_network
 from lightleak.targets.functional import gradients
 
-pytest.importorskip("opacus")
+pytest.importorskip("opacus", reason="the extra dp brings it")
 
 RATE, STEPS = 32 / 30_000, 9_420  # batches of 32 from 30,000 rows for ten epochs
 

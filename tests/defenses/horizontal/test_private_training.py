@@ -18,7 +18,7 @@ from lightleak.defenses.horizontal.private_training import PrivateTraining
 from lightleak.targets.classifier import TabularClassifier
 from lightleak.targets.optimizers import OptimizerConfig
 
-pytest.importorskip("opacus")
+pytest.importorskip("opacus", reason="the extra dp brings it")
 pytestmark = pytest.mark.filterwarnings("ignore::lightning.pytorch.utilities.warnings.PossibleUserWarning")
 
 SGD = OptimizerConfig("sgd", 0.5)

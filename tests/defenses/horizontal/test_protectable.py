@@ -12,7 +12,7 @@ from lightleak.data.layout import Block, EncodedLayout
 from lightleak.defenses.horizontal.protectable import check_protectable
 from lightleak.targets import NETWORKS, NetworkSpec, build_network
 
-pytest.importorskip("opacus")
+pytest.importorskip("opacus", reason="the extra dp brings it")
 
 LAYOUT = EncodedLayout((Block("age", 0, 1, False), Block("work", 1, 4, True), Block("hours", 4, 9, True)))
 PROTECTED: dict[str, list[dict[str, Any]]] = {

@@ -107,7 +107,7 @@ class Pruned:
 
     @property
     def open_layers(self) -> frozenset[int]:
-        """Layers with open elements, where the last hidden one is known: they do not count beside it.
+        """Layers with open elements that are ignored, as the last hidden one is known.
 
         What is believed of an open element would outweigh what is known of all others.
         """
@@ -187,7 +187,8 @@ class Pruned:
         is_known = variance == 0
         follows = ~is_known & (is_known.sum(1, keepdim=True) >= n_rows) & (is_known.sum(0) >= n_rows)
         basis, rounding = None if at else one_hot_basis(encoder), ROUNDING * float(layer.square().mean().sqrt())
-        for times in FIRST_SIZES if follows.any() else ():
+        sizes = FIRST_SIZES if bool((is_open & (layer != 0)).any()) else FIRST_SIZES[:1]
+        for times in sizes if bool(follows.any()) else ():
             first = torch.where(is_open, times * layer, layer)
             done = completed(first, is_known, ~is_known & ~is_open, n_rows, basis)
             if done is None:

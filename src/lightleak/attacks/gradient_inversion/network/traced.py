@@ -162,8 +162,8 @@ class TracedNetwork(RowNetwork):
 
         def errors(x: Tensor) -> tuple[Tensor, ...]:
             moved = self.forward(x)
-            beside = counts.unsqueeze(-2).expand(*counts.shape[:-1], len(directions), -1)
-            return self.errors_of_rows(moved, beside, n_rows)
+            shared = counts.unsqueeze(-2).expand(*counts.shape[:-1], len(directions), -1)
+            return self.errors_of_rows(moved, shared, n_rows)
 
         return self._differences(errors, activations.rows, directions)
 

@@ -71,7 +71,7 @@ def _informed(found: PropertyEstimate, fraction: float | None, defense: Vertical
     def before(share: float) -> float:
         inside = min(max(share, 0.0), 1.0)
         found = defense.share_before(inside)
-        return share if found == inside else found  # a defense that leaves the share as it is leaves a raw estimate raw
+        return share if found == inside else found  # a defense that does not change the share leaves a raw estimate raw
 
     known = before(found.fraction)
     return {
