@@ -8,11 +8,11 @@ Parts: activations, batch-norm (batch statistics are known to the server; untrai
 layer-norm, shallow (one hidden layer), tables (German, Bank, Diabetes-130 with 20 classes), relu (a plain ReLU chain,
 for comparison with `exact.py`), trained (after one epoch of Adam), attention (pytorch-tabular's FT-Transformer),
 attention-trained (the same after one epoch), embedded (a user's own module with embeddings, and GANDALF), unknown
-(BatchNorm on numbers whose statistics the server does not know: digits are those of normalized numbers). Labels are
-unknown, one thread, float32 gradients. Client i has seed --seed + i, and with it rows and a network of its own. Every
-finished batch is one line of --output; a rerun skips those. A batch is whole when every cell of every row is right
-(numbers within TabLeak's tolerance). Seconds on a shared machine vary: the rate of its matrix products is measured
-after every batch.
+(BatchNorm on numbers whose statistics the server does not know: digits are those of normalized numbers), fedavg
+(weight updates of local SGD at rate 0.01, smooth activations, by `exact_fedavg`). Labels are unknown, one thread,
+float32 gradients. Client i has seed --seed + i, and with it rows and a network of its own. Every finished batch is
+one line of --output; a rerun skips those. A batch is whole when every cell of every row is right (numbers within
+TabLeak's tolerance). Seconds on a shared machine vary: the rate of its matrix products is measured after every batch.
 """
 
 import argparse
@@ -39,6 +39,8 @@ from lightleak.experiments.environment import project_state
 from lightleak.metrics.certificate import certificate_facts, certified_accuracy
 from lightleak.metrics.inversion.attack_accuracy import wilson_interval
 from lightleak.metrics.score import score
+from lightleak.protocols import fedavg
+from lightleak.protocols.client_training import LocalTraining
 from lightleak.protocols.fedsgd import client_update
 from lightleak.targets.own import hand_over
 from lightleak.targets.spec import NetworkSpec, build_network
@@ -48,6 +50,9 @@ SEED = 41_000
 
 TRAINING_BATCH, LEARNING_RATE = 256, 1e-3
 """Of the networks of `trained`: Adam over all training rows."""
+
+LOCAL_RATE = 0.01
+"""Of local SGD."""
 
 
 def silu(width: int, n_classes: int) -> nn.Module:
@@ -90,6 +95,7 @@ class Case:
         whole: share of batches that is to be whole in cells.
         seconds: mean CPU seconds that a batch may take; 0: no goal.
         unknown: the server does not know the statistics of BatchNorm.
+        local: epochs, and batches of each, of local SGD; None: one gradient.
     """
 
     part: str
@@ -101,6 +107,7 @@ class Case:
     whole: float = 0.0
     seconds: float = 0.0
     unknown: bool = False
+    local: tuple[int, int] | None = None
 
     @property
     def title(self) -> str:
@@ -108,7 +115,8 @@ class Case:
         options = ", ".join(f"{name} {value}" for name, value in self.options.items())
         trained = f", trained {self.epochs} epochs" if self.epochs else ""
         unknown = ", statistics unknown" if self.unknown else ""
-        return f"{self.dataset}: {self.network} ({options}){trained}{unknown}, {self.rows} rows"
+        local = "" if self.local is None else ", FedAvg {} x {}".format(*self.local)
+        return f"{self.dataset}: {self.network} ({options}){trained}{unknown}{local}, {self.rows} rows"
 
 
 SMOOTH = ("gelu", "tanh", "leaky_relu", "elu")
@@ -140,10 +148,13 @@ CASES: tuple[Case, ...] = (
         Case("tables", name, 16, options, table, whole=0.9)
         for table in ("german", "bank")
         for name, options in (
-            ("mlp", GELU),
-            ("mlp", {"activation": "tanh"}),
+            *(("mlp", {"activation": activation}) for activation in SMOOTH),
+            ("silu", {}),
             ("resnet_preact", {"norm": "layer"}),
             ("resnet", {}),
+            ("resnet_preact", {}),
+            ("mlp", {"norm": "batch"}),
+            ("gandalf", {}),
         )
     ),
     Case("tables", "mlp", 16, GELU, TWENTY_DIAGNOSES, whole=0.75),
@@ -163,6 +174,12 @@ CASES: tuple[Case, ...] = (
         for table in ("adult", "german", "bank")
         for name in ("normalized", "category_embedding", "gandalf")
         for rows in (8, 32)
+    ),
+    *(
+        Case("fedavg", "mlp", rows, {"activation": activation}, local=local)
+        for activation in ("gelu", "tanh")
+        for rows in (8, 32)
+        for local in ((1, 1), (1, 2), (5, 2))
     ),
 )  # fmt: skip
 PARTS = tuple(dict.fromkeys(case.part for case in CASES))
@@ -190,6 +207,11 @@ def observe(case: Case, seed: int) -> tuple[ClientUpdate, GroundTruth]:
         _train(network, people.inputs, people.labels, case.epochs, seed)
     rows = people.draw(seed, case.rows, 0, 0)
     x, y = people.inputs[rows], people.labels[rows]
+    if case.local is not None:
+        training = LocalTraining(case.local[0], -(-case.rows // case.local[1]), LOCAL_RATE)
+        sent = {"share_labels": "none", "marginals": people.marginals, "seed": derive_seed(seed, "order")}
+        update, _ = fedavg.client_update(network, spec, people.encoder, x, y, training, **sent)
+        return update, GroundTruth(x, y)
     statistics = not case.unknown and any(isinstance(layer, nn.BatchNorm1d) for layer in network.modules())
     update, _ = client_update(
         network,
@@ -217,6 +239,8 @@ def measure(case: Case, seed: int) -> Row:
     """Attack one batch; every number about it."""
     update, truth = observe(case, seed)
     attack = ATTACKS.get("exact")(batch_statistics=bool(update.batch_statistics))
+    if case.local is not None:
+        attack = ATTACKS.get("exact_fedavg")()
     wall, cpu = time.perf_counter(), time.process_time()
     found = attack.run(update, seed)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
