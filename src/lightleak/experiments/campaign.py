@@ -160,14 +160,18 @@ def rows_of(ids: Iterable[str], folder: Path) -> list[dict[str, Any]]:
 
 ROWS_PER_PACK = {"cpu": 1024, "cuda": 2**17}
 """Rows of one call, over all its updates and restarts. On a CPU more leaves the cache and less goes into overhead. On a
-GPU it bounds the search of `find_sizes`: at so many rows a kernel takes several times as long as its launch (reckoned
-from bandwidths, not measured), so more would save nothing and leave the other devices of a run without work."""
+GPU it bounds the search of `find_sizes`: at so many rows a kernel takes several times as long as its launch (on an H200
+50 batches of 8 and of 32 rows take the same time, of 128 rows twice that), so more would save nothing and leave the
+other devices of a run without work."""
 
 PACKS_FILE = "packs.json"
 
 TRIAL_STEPS = 2
 MARGIN = 1.25
 """A GPU must run this many times the units of a call in a trial: memory in use there is not always the same."""
+FEW, ROOMY = 16, 0.5
+"""Units of the first trial, and the share of the memory below which what is foreseen from it is not tried: restoring
+the rows of thousands of units takes minutes."""
 
 SHAPE = (
     "dataset",
@@ -183,8 +187,8 @@ SHAPE = (
 )
 """Facts in which the units of a pack agree."""
 
-Trial = Callable[[Unit, int, torch.device], bool]
-"""Whether a device has the memory for one call on so many units like this one."""
+Trial = Callable[[Unit, int, torch.device], float]
+"""The share of a device's free memory that one call takes on so many units like this one; more than 1: too much."""
 
 
 def plan_packs(units: Iterable[Unit], device: torch.device, sizes: Mapping[str, int] | None = None) -> list[list[Unit]]:
@@ -203,7 +207,7 @@ def plan_packs(units: Iterable[Unit], device: torch.device, sizes: Mapping[str, 
     return packs
 
 
-def find_sizes(units: Sequence[Unit], device: torch.device, folder: Path, fits: Trial | None = None) -> dict[str, int]:
+def find_sizes(units: Sequence[Unit], device: torch.device, folder: Path, taken: Trial | None = None) -> dict[str, int]:
     """How many units of each kind one call takes on a GPU, for `plan_packs`; empty for a CPU, where nothing is tried.
 
     The number is that of the device, however few units there are: more may come to the same folder later. The result
@@ -213,7 +217,7 @@ def find_sizes(units: Sequence[Unit], device: torch.device, folder: Path, fits: 
         units: the plan.
         device: where packs run.
         folder: the run folder.
-        fits: tries a number of units; by default `runs_at_once`.
+        taken: tries a number of units; by default `memory_taken`.
 
     Returns:
         Units by `pack_key`.
@@ -221,7 +225,7 @@ def find_sizes(units: Sequence[Unit], device: torch.device, folder: Path, fits: 
     Raises:
         UsageError: not even one unit fits into the memory of the device.
     """
-    if device.type == "cpu" or not (fits or torch.cuda.is_available()):
+    if device.type == "cpu" or not (taken or torch.cuda.is_available()):
         return {}
     file = folder / PACKS_FILE
     firsts: dict[str, Unit] = {}
@@ -231,25 +235,30 @@ def find_sizes(units: Sequence[Unit], device: torch.device, folder: Path, fits: 
 
     known = _read_sizes(file)
     if missing := [key for key in tried if key not in known]:
-        known |= {key: _find_size(firsts[key], device, fits or runs_at_once) for key in missing}
+        known |= {key: _find_size(firsts[key], device, taken or memory_taken) for key in missing}
         entries = [{**json.loads(key), "units": size} for key, size in known.items()]
         write_whole(file, json.dumps({"units_of_a_call": entries}, indent=1))
     return known
 
 
-def runs_at_once(unit: Unit, number: int, device: torch.device) -> bool:
-    """Whether the attack of ``unit`` runs on so many copies of its observation for a few steps."""
+def memory_taken(unit: Unit, number: int, device: torch.device) -> float:
+    """The share of the GPU's free memory that the attack of ``unit`` takes on so many copies of its observation.
+
+    A few steps are run; infinite where memory does not suffice.
+    """
     update, _ = unit.observe()
     attack = unit.make_attack(steps=TRIAL_STEPS).on_card(device)
     if not attack.is_cut(update, device):
         attack = attack.uncut(update, number)  # else a trial beyond the budget would be several small calls
+    free, before = torch.cuda.mem_get_info(device)[0], torch.cuda.memory_allocated(device)
+    torch.cuda.reset_peak_memory_stats(device)
     try:
         attack.run_many([update] * number, range(number), device)
     except torch.OutOfMemoryError:
-        return False
+        return math.inf
     finally:
         torch.cuda.empty_cache()
-    return True
+    return (torch.cuda.max_memory_allocated(device) - before) / free
 
 
 def pack_key(unit: Unit) -> str:
@@ -258,27 +267,39 @@ def pack_key(unit: Unit) -> str:
     return json.dumps({"attack": unit.attack, "options": unit.options, "shape": shape}, sort_keys=True, default=str)
 
 
-def largest_that_fits(fits: Callable[[int], bool], most: int) -> int:
+def largest_that_fits(taken: Callable[[int], float], most: int) -> int:
     """The number of units to take, at most ``most``, such that `MARGIN` times as many fit; 0 where not even one does.
 
-    Numbers are doubled until one is too large; then the middle is tried, once.
+    Where `FEW` units leave no doubt that ``most`` fit, nothing else is tried. Else numbers are doubled until one is too
+    large; then the middle is tried, once.
 
-    >>> largest_that_fits(lambda units: units <= 20, most=100)
+    Args:
+        taken: the share of the memory that a number of units takes.
+        most: units.
+
+    >>> largest_that_fits(lambda units: units / 20, most=100)
     16
     """
+
+    def fits(number: int) -> bool:
+        return taken(math.ceil(MARGIN * number)) <= 1
+
+    few = min(FEW, most)
+    if taken(few) * MARGIN * most / few <= ROOMY:
+        return most
     found, tried = 0, 1
-    while found < most and fits(math.ceil(MARGIN * tried)):
+    while found < most and fits(tried):
         found, tried = tried, min(2 * tried, most)
     if not found:
-        return int(fits(1))
+        return int(taken(1) <= 1)
     middle = (found + tried) // 2
-    return middle if middle > found and fits(math.ceil(MARGIN * middle)) else found
+    return middle if middle > found and fits(middle) else found
 
 
-def _find_size(unit: Unit, device: torch.device, fits: Trial) -> int:
+def _find_size(unit: Unit, device: torch.device, taken: Trial) -> int:
     uncut = unit.make_attack().on_card(device).updates_at_once(unit.observe()[0], device)
     most = min(uncut, _size_by_rows(unit, device))
-    found = largest_that_fits(lambda number: fits(unit, number, device), most)
+    found = largest_that_fits(lambda number: taken(unit, number, device), most)
     if not found:
         raise UsageError(
             f"one call of {unit.attack} on an update of batch size {unit.facts['batch_size']} does not fit into the "

@@ -121,8 +121,10 @@ def run_table(
     began = time.monotonic()
     try:
         reproduction = reproduction_of(table, selection, engine.device)
-        once = reproduction_of(table, replace(selection, batches=1), engine.device)
-        cost = sum(seconds for stage in probe_stages(once, known=costs) for one in stage for seconds in one.durations)
+        # A GPU attacks many updates in little more time than one: there all are probed.
+        times = reproduction.most if engine.device.type == "cuda" and reproduction.repeats == "batches" else 1
+        probed = probe_stages(reproduction_of(table, replace(selection, batches=times), engine.device), known=costs)
+        cost = sum(seconds for stage in probed for one in stage for seconds in one.durations) / times
         chosen = reproduction.afforded(60 * budget / cost if cost else float(reproduction.most))
         in_part = chosen is None
         chosen = chosen or reproduction.measured_times(FEWEST)

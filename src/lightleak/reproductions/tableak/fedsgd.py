@@ -17,7 +17,7 @@ from lightleak.attacks.gradient_inversion.optimize.attack import GradientInversi
 from lightleak.attacks.gradient_inversion.optimize.pooling import align, pool
 from lightleak.attacks.gradient_inversion.tables.codec import TOLERANCE
 from lightleak.attacks.random_baseline import AS_PUBLISHED
-from lightleak.core.errors import UsageError
+from lightleak.core.errors import DataError, UsageError
 from lightleak.core.seeds import derive_seed
 from lightleak.core.summary import Summary
 from lightleak.data.encoder import TableEncoder
@@ -226,6 +226,25 @@ def federation_of(dataset: str, network: str, seed: int, data_folder: str | None
     return Federation(experiment.population, experiment.spec, seed, share_labels=True)
 
 
+def at_hand(reproduction: Reproduction) -> list[PaperCell]:
+    """The cells whose table is on this machine; the other tables become problems.
+
+    Raises:
+        DataError: none is.
+    """
+    missing: dict[str, DataError] = {}
+    for cell in reproduction.cells:
+        try:
+            experiment_of(str(cell.dataset), cell.network or NETWORK, reproduction.selection.data_folder)
+        except DataError as error:
+            missing[str(cell.dataset)] = error
+    found = [cell for cell in reproduction.cells if cell.dataset not in missing]
+    if not found:
+        raise next(iter(missing.values()))
+    reproduction.problems += [f"{name}: {error}" for name, error in missing.items()]
+    return found
+
+
 FEDERATION_RESTARTS = 15  # ensemble of the published runs behind Tables 5 and 15
 GERMAN_ROWS = 16
 """Rows of a client of German Credit's federation, in the published code as here (see `Federation`)."""
@@ -238,13 +257,19 @@ class UpdateAttacks(Reproduction):
     most = BATCHES
     strongest: ClassVar[Mapping[str, str]] = {"tableak": "audit_max"}
 
+    def prepare(self) -> None:
+        """Leave out the cells whose table is missing, and refuse wrong settings of an attack."""
+        self.at_hand = at_hand(self)
+        for setting in self.settings():
+            ATTACKS.get(setting.attack_name)(**setting.attack_options)
+
     @abstractmethod
     def setting(self, cell: PaperCell) -> Setting:
         """The experiment whose result a cell with an attack prints."""
 
     def settings(self) -> list[Setting]:
         """Each experiment once, in the order of the cells."""
-        return list(dict.fromkeys(self.setting(cell) for cell in self.cells if cell.attack is not None))
+        return list(dict.fromkeys(self.setting(cell) for cell in self.at_hand if cell.attack is not None))
 
     def units(self) -> list[Unit]:
         """The attacks."""
@@ -271,14 +296,11 @@ class GradientAttacks(UpdateAttacks):
         return gradient_setting_of(cell)
 
     def prepare(self) -> None:
-        """Refuse more clients than there are, wrong settings of an attack, and a table that is missing."""
-        settings, batches, clients = self.settings(), self.selection.batches or BATCHES, Federation.clients
-        if batches > clients and any(setting.epoch for setting in settings):
+        """Refuse more clients than there are, too."""
+        super().prepare()
+        batches, clients = self.selection.batches or BATCHES, Federation.clients
+        if batches > clients and any(setting.epoch for setting in self.settings()):
             raise UsageError(f"--batches must be at most {clients}, the clients of the federation; got {batches}")
-        for setting in settings:
-            ATTACKS.get(setting.attack)(**dict(setting.options))
-        for dataset, network in dict.fromkeys((setting.dataset, setting.network) for setting in settings):
-            experiment_of(dataset, network, self.selection.data_folder)
 
     def measured(self, cell: PaperCell, rows: Rows) -> Summary:
         """Mean over batches; a rank correlation is one number over all of them."""

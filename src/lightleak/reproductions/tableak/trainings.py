@@ -20,6 +20,7 @@ from lightleak.reproductions.tableak.fedsgd import (
     NETWORK,
     Setting,
     UpdateAttacks,
+    at_hand,
     experiment_of,
     noise_facts,
     setting_of,
@@ -82,13 +83,17 @@ class NetworkAccuracy(Reproduction):
     most = INITIALIZATIONS
     matched: ClassVar[Mapping[str, str]] = {"dataset": "dataset", "target": "network"}
 
+    def prepare(self) -> None:
+        """Leave out the cells whose table is missing."""
+        self.at_hand = at_hand(self)
+
     def packs(self, folder: Path, device: torch.device) -> Sequence[Work]:
         """One training per cell, seed and initialization."""
         return [
             Work(
                 [f"accuracy_{cell.dataset}_{cell.network}-s{seed}-{i:03d}"], partial(self.train, cell, seed, i), EPOCHS
             )
-            for cell in self.cells
+            for cell in self.at_hand
             for seed, i in self.repeated(INITIALIZATIONS)
         ]
 
@@ -132,7 +137,7 @@ class NoisedGradients(UpdateAttacks):
 
     def packs(self, folder: Path, device: torch.device) -> Sequence[Pack]:
         """Every attack and every training behind the cells, each once."""
-        trained = [cell for cell in dict.fromkeys(self.cells) if cell.attack is None]
+        trained = [cell for cell in dict.fromkeys(self.at_hand) if cell.attack is None]
         trainings = [
             Work([f"{_name(cell)}-s{seed}-{i:03d}"], partial(self.train, cell, seed, i), TRAINING_COST)
             for cell in trained
