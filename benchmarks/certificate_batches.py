@@ -67,6 +67,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
 }
 """Small budgets: a certificate must be right however little was searched."""
 ATTACKED = {"exact": 0.5, "exact_joint": 0.09, "audit_max": 0.06, "exact_fedavg": 0.35}
+ONE_STEP_RATES = (1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0)
 TABLES = {"continuous": 0.35, "whole": 0.2, "categories": 0.15, "mixed": 0.3}
 TWISTS = {"plain": 0.4, "copies": 0.2, "near copies": 0.3, "one class": 0.1}
 NETWORKS = {"narrow": 0.4, "wide": 0.3, "dead units": 0.15, "trained": 0.15}
@@ -246,10 +247,14 @@ def scenario(
         budget="default" if rng.random() < 0.1 and attack in ("exact", "exact_fedavg") else "small",
         scaled=float(rng.uniform(0.1, 0.9)) if rng.random() < 0.1 else 1.0,
         local=(
-            int(rng.integers(1, 6)),
-            int(rng.integers(1, 5)),
-            float(rng.choice([0.003, 0.01, 0.05])),
-            0.5 if rng.random() < 0.1 else 0.0,
+            (1, 1, float(numpy_generator(seed, "rate").choice(ONE_STEP_RATES)), 0.0)
+            if others and seed % 2
+            else (
+                int(rng.integers(1, 6)),
+                int(rng.integers(1, 5)),
+                float(rng.choice([0.003, 0.01, 0.05])),
+                0.5 if rng.random() < 0.1 else 0.0,
+            )
         ),
         model=model,
         error=str(numpy_generator(seed, "error").choice(errors)) if inexact else "none",

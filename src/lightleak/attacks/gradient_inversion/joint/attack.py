@@ -110,30 +110,62 @@ class JointInversion(CertifyingInversion[JointConfig]):
         if len(observed) > 1:
             chains = [any_chain(release, encoder.shift.device) for release in update.releases]
             problem = together(problem, chains, observed, noises)
-        draws = generator(seed, "joint")
-        labels = starting_labels(update, problem.space, draws)
-        report = _Differences(progress)
         feasibility = estimate_feasibility(observed[0], update.facts.n_rows, noise, row_kind(update, encoder))
-        if noise == 0:
-            found = solve(problem, labels, self.config, draws, derive_seed(seed, "joint"), report)
-        else:
-            guess = Guess.of(problem, update, seed)
-            if is_hopeless(problem, labels, generator(seed, "believed")):
-                report(1.0)
-                return guess.reconstruction(problem, labels, feasibility)
-            visible = None
-            if len(observed) == 1:
-                visible = rows_that_stand_out(problem, update, error_variances(observed[0], noise), draws)
-            found = solve_noised(
-                problem, labels, self.config, draws, derive_seed(seed, "joint"), report, visible, guess.cells
+        if noise != 0:
+            errors = [error_variances(o, s) for o, s in zip(observed, noises, strict=True)]
+            estimate_error = noise_error(observed[0], encoder) if self.config.noise is None else 0.0
+            return behind_errors(
+                problem, update, observed, errors, self.config, seed, feasibility, progress, estimate_error
             )
-            if found.is_guess_better:
-                return guess.reconstruction(problem, labels, feasibility)
-        errors = [error_variances(o, s) for o, s in zip(observed, noises, strict=True)] if noise else None
-        estimate_error = noise_error(observed[0], encoder) if self.config.noise is None else 0.0
-        rows = certified_rows(problem, update, found, feasibility, observed, errors, estimate_error)
+        draws, report = generator(seed, "joint"), _Differences(progress)
+        labels = starting_labels(update, problem.space, draws)
+        found = solve(problem, labels, self.config, draws, derive_seed(seed, "joint"), report)
+        rows = certified_rows(problem, update, found, feasibility, observed)
         report(1.0)
         return rows
+
+
+def behind_errors(
+    problem: JointProblem,
+    update: ClientUpdate,
+    observed: Sequence[Gradient],
+    variances: Sequence[Sequence[Tensor]],
+    config: JointConfig,
+    seed: int,
+    feasibility: Feasibility,
+    progress: Progress | None = None,
+    estimate_error: float = 0.0,
+    proves: bool = True,
+) -> CertifiedRows:
+    """The rows behind gradients with errors: first those that stand out, then the others; or the best guess.
+
+    Args:
+        problem: with a prior, see `solve_noised`.
+        update: whose gradients are inverted.
+        observed: the gradient of every release.
+        variances: of the error of every element of each, above 0.
+        config: the settings.
+        seed: root of all random streams.
+        feasibility: what was to be expected.
+        progress: told the shares of the work.
+        estimate_error: of the root of the variances, relative, where they are estimated.
+        proves: the errors are independent of each other and as the variances say: rows may be certified.
+    """
+    draws, report = generator(seed, "joint"), _Differences(progress)
+    labels = starting_labels(update, problem.space, draws)
+    guess = Guess.of(problem, update, seed)
+    if is_hopeless(problem, labels, generator(seed, "believed")):
+        report(1.0)
+        return guess.reconstruction(problem, labels, feasibility)
+    visible = None
+    if len(observed) == 1 and proves:
+        visible = rows_that_stand_out(problem, update, variances[0], draws)
+    found = solve_noised(problem, labels, config, draws, derive_seed(seed, "joint"), report, visible, guess.cells)
+    if found.is_guess_better:
+        return guess.reconstruction(problem, labels, feasibility)
+    rows = certified_rows(problem, update, found, feasibility, observed, variances if proves else None, estimate_error)
+    report(1.0)
+    return rows
 
 
 def _certifying(problem: JointProblem, update: ClientUpdate) -> tuple[RowNetwork, tuple[int, ...]]:

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import torch
-
 from lightleak.attacks.attack import Progress
 from lightleak.attacks.gradient_inversion.exact.certify.feasibility import RowKind, expected_of_delta
 from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows, CertifyingInversion
@@ -16,6 +14,7 @@ from lightleak.attacks.gradient_inversion.fedavg.exact.first_layer import (
     require_dropout_behind,
     require_first_layer,
 )
+from lightleak.attacks.gradient_inversion.fedavg.exact.halfway import halfway_rows, is_served, with_proven
 from lightleak.attacks.gradient_inversion.fedavg.exact.inversion import Inverted, invert
 from lightleak.attacks.gradient_inversion.fedavg.exact.leftovers import problem_of
 from lightleak.attacks.gradient_inversion.fedavg.exact.observed import (
@@ -25,6 +24,7 @@ from lightleak.attacks.gradient_inversion.fedavg.exact.observed import (
     local_steps,
     require_weight_update,
 )
+from lightleak.attacks.gradient_inversion.joint.config import JointConfig
 from lightleak.attacks.gradient_inversion.joint.guess import Guess
 from lightleak.attacks.gradient_inversion.network.checks import encoded_width
 from lightleak.attacks.gradient_inversion.network.client import client_network, relu_chain
@@ -53,8 +53,9 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
     """Recover the rows behind a weight update, labels included, whatever the client's epochs, batches and order.
 
     Every row is tested against the first layer's update alone (`silent_units`); rows that depend linearly on others
-    are fitted to all layers (`leftovers`). Needs no labels. Of networks other than linear layers with ReLU only the
-    first layer's row space is read (`first_layer`).
+    are fitted to all layers (`leftovers`). Needs no labels. Chains with a smooth activation are inverted by all layers
+    at the middle of the weights' way (`halfway`); of other networks only the first layer's row space is read
+    (`first_layer`).
     """
 
     name = "exact_fedavg"
@@ -91,7 +92,7 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
         """See `CertifyingInversion.invert`."""
         prior = RowPrior.of(update, encoder, self.config.prior)
         if relu_chain(client_network(update)) is None:
-            return self._by_first_layer(update, encoder, prior, generator(seed, self.name))
+            return self._by_layers(update, encoder, prior, seed, progress)
         observed = WeightUpdate.of(update, encoder.shift.device)
         draws = generator(seed, self.name)
         found = invert(observed, encoder, prior, update.facts.n_rows, self.config, draws)
@@ -114,16 +115,27 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
             scale=found.observed.scale if bool(found.proof.cells.any()) else 1.0,
         )
 
-    def _by_first_layer(
-        self, update: ClientUpdate, encoder: TableEncoder, prior: RowPrior, draws: torch.Generator
+    def _by_layers(
+        self, update: ClientUpdate, encoder: TableEncoder, prior: RowPrior, seed: int, progress: Progress | None
     ) -> CertifiedRows:
+        """By the first layer, and of smooth chains by all (`halfway`)."""
+        fitted = None
+        if is_served(update):
+            fitted = halfway_rows(update, encoder, JointConfig(prior=self.config.prior), seed, progress)
+        if fitted is not None and bool(fitted.proof.cells.any()):
+            return fitted
         sent = as_gradient(update)
         network = row_network(sent, encoder.shift.device)
         observed = layer_gradients(sent, network)
         noise = first_layer_noise(update, names_of_layers(sent, network)[0], observed[0])
         first = FirstLayer.of(network, observed, update.facts.n_rows, encoder, prior, noise)
+        shown = first.by_number()
+        if fitted is not None and not fitted.guesses:
+            sure = shown.proof.cells
+            proven = encoder.assemble(*first.space.cells(shown.codes[sure], shown.numbers[sure]))
+            return with_proven(fitted, proven, shown.proof.of(sure), encoder)
         why = "weights are rounded and move with every local step: only the first layer tests rows"
-        return certified_rows(first, first.by_number(), draws, why, RowKind.of(encoder.schema))
+        return certified_rows(first, shown, generator(seed, self.name), why, RowKind.of(encoder.schema))
 
 
 def _feasibility(update: ClientUpdate, found: Inverted, encoder: TableEncoder) -> Feasibility:

@@ -1,0 +1,133 @@
+"""Weight updates of smooth chains, inverted as a gradient at the middle of the weights' way."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from lightleak.attacks import ATTACKS
+from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
+from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows
+from lightleak.attacks.gradient_inversion.fedavg.exact import halfway
+from lightleak.attacks.gradient_inversion.fedavg.exact.halfway import is_fine, is_served, way_error, weight_rounding
+from lightleak.attacks.gradient_inversion.fedavg.exact.observed import as_gradient
+from lightleak.attacks.gradient_inversion.network.chain import observed_gradient
+from lightleak.core.ground_truth import GroundTruth
+from lightleak.core.observations import ClientUpdate
+from lightleak.core.reconstruction import Reconstruction
+from lightleak.core.seeds import generator
+from lightleak.data.encoder import TableEncoder
+from lightleak.metrics.certificate import wrong_certificates
+from lightleak.metrics.score import score
+from lightleak.protocols import fedavg, fedsgd
+from lightleak.protocols.aggregate import aggregate_updates
+from lightleak.protocols.client_training import LocalTraining
+from lightleak.targets.spec import NetworkSpec, build_network
+
+Client = tuple[ClientUpdate, GroundTruth, TableEncoder]
+ONE, SEVERAL = LocalTraining(1, 6, 0.01), LocalTraining(3, 3, 0.01)
+
+
+@pytest.fixture
+def client(make_batch: Any) -> Callable[..., Client]:
+    """A client of an MLP of one of the smooth activations."""
+
+    def make(local: LocalTraining, n: int = 6, seed: int = 0, activation: str = "tanh") -> Client:
+        batch = make_batch(n, seed=seed)
+        spec = NetworkSpec("mlp", 2, batch.encoder.layout, {"hidden": [60, 30], "activation": activation})
+        network, truth = build_network(spec, seed), batch.truth
+        rows = truth.inputs, truth.labels
+        update, _ = fedavg.client_update(network, spec, batch.encoder, *rows, local, share_labels="none", seed=seed)
+        return replace(update, marginals=batch.update.marginals), truth, batch.encoder
+
+    return make
+
+
+def inverted(client: Client) -> Reconstruction:
+    """What `exact_fedavg` finds, none of it wrongly certified."""
+    update, truth, encoder = client
+    found = ATTACKS.get("exact_fedavg")().run(update, 0)
+    assert wrong_certificates(found, truth, encoder) == (0, 0)
+    return found
+
+
+@pytest.mark.slow
+def test_rows_of_one_local_step_are_proven_with_their_labels(client: Any) -> None:
+    made = client(ONE)
+    found = inverted(made)
+    assert found.certificate is not None and found.certificate.labels_proven
+    assert found.certificate.certified == found.certificate.certified_digits == 6
+    assert score(found, made[1], made[2])["cell_accuracy"] == 1.0
+
+
+@pytest.mark.slow
+def test_rows_of_several_local_steps_are_found_and_those_that_the_first_layer_shows_proven(client: Any) -> None:
+    certified = 0
+    for seed in range(2):
+        made = client(SEVERAL, seed=seed)
+        found = inverted(made)
+        assert score(found, made[1], made[2])["cell_accuracy"] == 1.0
+        assert found.labels.sort().values.tolist() == made[1].labels.sort().values.tolist()
+        assert found.certificate is not None and not found.certificate.labels_proven
+        assert "the first layer alone proves rows of 6 local steps" in found.certificate.feasibility.reason
+        certified += found.certificate.certified
+    assert certified
+
+
+def test_the_rounding_of_weights_is_known(client: Any, make_batch: Any) -> None:
+    update, truth, encoder = client(ONE)
+    spec = NetworkSpec.from_dict(update.network)
+    network = build_network(spec, 0)
+    network.load_state_dict(dict(update.parameters))
+    exact, _ = fedsgd.client_update(
+        network.double(), spec, encoder, truth.inputs.double(), truth.labels, share_labels=False
+    )
+    pairs = zip(observed_gradient(as_gradient(update)), observed_gradient(exact), strict=True)
+    for (sent, true), variance in zip([*pairs], weight_rounding(update, "cpu"), strict=True):
+        moved = true != 0
+        assert 0.7 < float(((sent - true).square() / variance)[moved].mean()) < 1.2
+
+
+def test_drawn_rows_foresee_what_the_mean_gradient_differs_by_from_the_one_halfway(client: Any) -> None:
+    update, truth, _ = client(SEVERAL)
+    true = way_error(update, truth.inputs.double(), truth.labels, generator(0, "true"))
+    drawn = truth.inputs.double()[torch.randperm(6, generator=generator(1, "rows"))]
+    foreseen = way_error(update, drawn, truth.labels.flip(0), generator(0, "drawn"))
+    assert 0.3 < foreseen / true < 3
+    assert true < 0.02 * float(as_gradient(update).update["linears.0.weight"].square().mean().sqrt())
+
+
+def test_nothing_is_proven_where_weights_hardly_moved(client: Any) -> None:
+    made = client(LocalTraining(1, 6, 1e-7))
+    assert not is_fine(made[0]) and is_fine(client(ONE)[0])
+    found = inverted(made)
+    assert found.certificate is not None and found.certificate.certified == 0 and not found.certificate.labels_proven
+    assert "whose step hardly moved the weights" in found.certificate.feasibility.reason
+
+
+def test_updates_whose_steps_are_not_known_are_left_to_the_first_layer(client: Any) -> None:
+    update, _, _ = client(SEVERAL)
+    assert is_served(update)
+    for name in ("learning_rate", "batch_size", "epochs"):
+        assert not is_served(replace(update, facts=replace(update.facts, **{name: None})))
+    assert not is_served(replace(update, facts=replace(update.facts, momentum=0.5)))
+    assert not is_served(replace(update, state="noised"))
+    assert not is_served(aggregate_updates([update, update]))
+    assert not is_served(client(SEVERAL, activation="relu")[0])
+
+
+def test_proven_rows_take_the_places_of_those_most_like_them(client: Any) -> None:
+    _, truth, encoder = client(ONE)
+    x = truth.inputs.double()
+    certified = CertifiedRows(x, truth.labels, None, 0.0, Proof.nothing(x), torch.ones(6), None)  # type: ignore[arg-type]
+    off = x[[4, 1]].clone()
+    at = encoder.numerical_positions[0]
+    off[0, at] += 0.25
+    proof = Proof(torch.tensor([True, True]), torch.tensor([True, False]))
+    merged = halfway.with_proven(certified, off, proof, encoder)
+    assert merged.proof.cells.tolist() == [False, True, False, False, True, False]
+    assert merged.proof.digits.tolist() == [False, False, False, False, True, False]
+    assert torch.equal(merged.encoded[4], off[0]) and torch.equal(merged.encoded[1], x[1])
+    assert halfway.with_proven(certified, off[:0], proof, encoder) is certified
