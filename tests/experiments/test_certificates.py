@@ -203,6 +203,13 @@ def test_the_plan_says_what_to_expect_of_each_size(tiny: Any, tiny_fedavg: Any) 
         )
     )
     assert len(fedavg) == 1 and fedavg[0].startswith("8 rows: ") and "first layer" in fedavg[0]
+    gelu = {"target__options": {"hidden": [40, 40], "activation": "gelu"}, "protocol__rounds": 0}
+    local = {"initial__batch_sizes": [8], "protocol__aggregate": 1, "protocol__local_epochs": 1}
+    assert lines_of(tiny_fedavg(**gelu, **local, protocol__local_batches=1))[0] == few
+    (several, *_) = lines_of(tiny_fedavg(**gelu, **local, protocol__local_batches=2))
+    assert "the first layer alone proves rows of 2 local steps" in several
+    (momentum, *_) = lines_of(tiny_fedavg(**gelu, **local, protocol__local_batches=2, protocol__momentum=0.5))
+    assert "equations of the first layer's update" in momentum
 
 
 def test_the_plan_expects_less_of_large_batches_behind_attention(tiny: Any) -> None:

@@ -72,6 +72,8 @@ _FEDAVG = Facts(
     needs=(
         "A weight delta of local SGD on cross-entropy, without weight decay.",
         _CHAIN,
+        "Chains with one smooth activation, of one client without momentum whose learning rate, epochs and batch size "
+        "are known: rows are fitted to all layers, and proven after one local step.",
         "Of other networks that work row by row, the first layer's row space is read: rows that no others of it can "
         "replace are proven, labels are guessed. Where the first layer sees embeddings, one local step.",
         _AFFINE,

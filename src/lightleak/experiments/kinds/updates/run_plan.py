@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
+from torch import nn
 
 from lightleak.attacks.gradient_inversion.exact.certify.feasibility import (
     RowKind,
@@ -18,7 +19,8 @@ from lightleak.attacks.gradient_inversion.exact.certify.feasibility import (
 )
 from lightleak.attacks.gradient_inversion.exact.unknown_statistics import normalized_columns
 from lightleak.attacks.gradient_inversion.fedavg.exact.first_layer import require_dropout_behind, require_first_layer
-from lightleak.attacks.gradient_inversion.network.client import relu_chain
+from lightleak.attacks.gradient_inversion.fedavg.exact.halfway import expected_halfway
+from lightleak.attacks.gradient_inversion.network.client import relu_chain, smooth_chain
 from lightleak.attacks.gradient_inversion.network.tokens import trace_any
 from lightleak.callbacks.capture_store import save_capture
 from lightleak.core.certificate import Feasibility
@@ -28,7 +30,7 @@ from lightleak.experiments.attack_settings import shares_statistics
 from lightleak.experiments.campaign import packs_without_a_run
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment, target_name
-from lightleak.experiments.federation_config import defense_of
+from lightleak.experiments.federation_config import ProtocolConfig, defense_of
 from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.experiments.launch import places_of
 from lightleak.experiments.probe import (
@@ -196,6 +198,8 @@ def feasibility_lines(config: AuditConfig, experiment: Experiment) -> list[str]:
     if fedavg and layers is not None:
         hidden = [network.get_parameter(f"{layer}.weight").shape[0] for layer in layers[:-1]]
         expect = partial(expected_of_delta, hidden=hidden, encoded_width=width, kind=kind)
+    elif fedavg and _is_fitted(config, network):
+        expect = partial(_expected_halfway, config.protocol, [shape[0] for shape in shapes], width, kind)
     elif fedavg:
         expect = partial(expected_of_delta, hidden=[shapes[0][0]], encoded_width=shapes[0][1] - 1, kind=kind)
     else:
@@ -210,6 +214,20 @@ def feasibility_lines(config: AuditConfig, experiment: Experiment) -> list[str]:
     if defense_of(config.defense) is not None:
         lines.append("all of this without the defense, which may take it away")
     return lines
+
+
+def _is_fitted(config: AuditConfig, network: nn.Module) -> bool:
+    """Whether `exact_fedavg` fits rows to all layers of a client's update (`halfway.is_served`)."""
+    chain, protocol = smooth_chain(network), config.protocol
+    is_plain = protocol.aggregate == 1 and not protocol.momentum and not drops_units(network)
+    return chain is not None and len(chain[0]) > 1 and is_plain and defense_of(config.defense) is None
+
+
+def _expected_halfway(
+    protocol: ProtocolConfig, hidden: Sequence[int], width: int, kind: RowKind, n_rows: int
+) -> Feasibility:
+    steps = protocol.local_epochs * -(-n_rows // protocol.local_batch_of(n_rows))
+    return expected_halfway(n_rows, steps, hidden, width, kind)
 
 
 def attacked_sizes(config: AuditConfig, experiment: Experiment) -> list[int]:

@@ -15,7 +15,13 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.attack import Progress
-from lightleak.attacks.gradient_inversion.exact.certify.feasibility import estimate_feasibility, row_kind
+from lightleak.attacks.gradient_inversion.exact.certify.feasibility import (
+    ANY_ROW,
+    RowKind,
+    estimate_feasibility,
+    expected_of_shapes,
+    row_kind,
+)
 from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
 from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows
 from lightleak.attacks.gradient_inversion.fedavg.exact.first_layer import drops
@@ -33,6 +39,7 @@ from lightleak.attacks.gradient_inversion.network.chain import (
     observed_gradient,
 )
 from lightleak.attacks.gradient_inversion.network.client import client_network, smooth_chain
+from lightleak.core.certificate import Feasibility
 from lightleak.core.matching import match_rows
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import generator
@@ -81,11 +88,34 @@ def halfway_rows(
         problem = replace(problem, prior_weight=2 * noise**2)
     feasibility = estimate_feasibility(observed, facts.n_rows, noise, row_kind(update, encoder))
     if not proves:
-        why = f"of {steps} local steps" if steps > 1 else "whose step hardly moved the weights"
-        reason = f"the first layer alone proves rows {why}; labels are not proven"
-        feasibility = replace(feasibility, expected="approximate", reason=reason)
+        feasibility = _unproven(feasibility, steps)
     found = behind_errors(problem, sent, [observed], [variances], config, seed, feasibility, progress, proves=proves)
     return replace(found, labels_proven=proves)
+
+
+def expected_halfway(
+    n_rows: int, steps: int, hidden: Sequence[int], encoded_width: int, kind: RowKind = ANY_ROW
+) -> Feasibility:
+    """What to expect of a weight update that `is_served`, from sizes alone.
+
+    Args:
+        n_rows: rows behind the update.
+        steps: local steps.
+        hidden: units of every hidden layer, the first layer first.
+        encoded_width: features of an encoded row.
+        kind: of the rows.
+
+    >>> [expected_halfway(32, steps, (100, 100), 105).expected for steps in (1, 10)]
+    ['exact', 'approximate']
+    """
+    found = expected_of_shapes(n_rows, hidden, encoded_width, kind)
+    return found if steps == 1 else _unproven(found, steps)
+
+
+def _unproven(expected: Feasibility, steps: int) -> Feasibility:
+    why = f"of {steps} local steps" if steps > 1 else "whose step hardly moved the weights"
+    reason = f"the first layer alone proves rows {why}; labels are not proven"
+    return replace(expected, expected="approximate", reason=reason)
 
 
 def between(update: ClientUpdate, share: float) -> dict[str, Tensor]:
