@@ -89,6 +89,17 @@ def test_every_row_is_found_and_certified(
     assert found.certificate.residual < 1e-6
 
 
+def test_a_certificate_names_the_parameters_that_take_no_part(make_batch: Any) -> None:
+    options = {"hidden": [40, 40], "activation": "gelu"}
+    with_norms, _ = attacked(make_batch(8, (4, 4)), "mlp", {**options, "norm": "layer"})
+    said = "take no part in proofs: norms.0.weight, norms.0.bias, norms.1.weight, norms.1.bias"
+    assert with_norms.certificate.feasibility.reason.endswith(said)
+    plain, _ = attacked(make_batch(8, (4, 4)), "mlp", options)
+    assert "no part" not in plain.certificate.feasibility.reason
+    gandalf, _ = attacked(make_batch(8, (4, 4)), "gandalf", {"stages": 2})
+    assert "backbone.gflus.feature_masks" in gandalf.certificate.feasibility.reason
+
+
 def test_a_users_own_network_is_cut_by_what_it_computes(make_batch: Any, recovered: Any) -> None:
     base = make_batch(8, (4, 4), 3)
     name = hand_over(Gated(base.encoder.width, 3))

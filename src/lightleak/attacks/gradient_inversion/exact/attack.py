@@ -12,7 +12,12 @@ from lightleak.attacks.gradient_inversion.exact.repair.missing import guess_rows
 from lightleak.attacks.gradient_inversion.exact.rounds import Found, Rounds
 from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows, CertifyingInversion
 from lightleak.attacks.gradient_inversion.exact.unknown_statistics import NormalizedTable
-from lightleak.attacks.gradient_inversion.network.of_update import layer_gradients, row_network, statistics_of
+from lightleak.attacks.gradient_inversion.network.of_update import (
+    layer_gradients,
+    not_compared,
+    row_network,
+    statistics_of,
+)
 from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
 from lightleak.attacks.gradient_inversion.tables.uncertainty import cell_uncertainty
 from lightleak.core.certificate import Feasibility
@@ -25,6 +30,9 @@ CITATION = (
     "LightLeak, after Dimitrov et al., SPEAR: Exact Gradient Inversion of Batches in Federated Learning, NeurIPS 2024, "
     "and Petrov et al., DAGER: Exact Gradient Inversion for Large Language Models, NeurIPS 2024"
 )
+
+NAMED = 4
+"""Parameters named that take no part in a certificate."""
 
 
 class ExactInversion(CertifyingInversion[ExactConfig]):
@@ -85,6 +93,12 @@ class ExactInversion(CertifyingInversion[ExactConfig]):
         observed = layer_gradients(update, network)
         draws = generator(seed, "exact")
         feasibility = estimate_feasibility(observed, update.facts.n_rows, kind=row_kind(update, encoder))
+        if left_out := not_compared(update, network):
+            named = (
+                f"{', '.join(left_out[:NAMED])}{f' and {len(left_out) - NAMED} more' if len(left_out) > NAMED else ''}"
+            )
+            reason = f"{feasibility.reason}; parameters of no linear layer take no part in proofs: {named}"
+            feasibility = replace(feasibility, reason=reason)
         rounds = Rounds(network, observed, update.facts.n_rows, encoder, prior, self.config, draws)
         found = rounds.found() if feasibility.expected == "approximate" else rounds.run()
         return _in_order(encoder, prior, found, feasibility, draws)

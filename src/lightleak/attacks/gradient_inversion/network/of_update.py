@@ -110,6 +110,12 @@ def names_of_layers(update: ClientUpdate, network: RowNetwork) -> Sequence[str]:
     return network.names if isinstance(network, TracedNetwork) else layer_names(update)
 
 
+def not_compared(update: ClientUpdate, network: RowNetwork) -> list[str]:
+    """Names of the parameters with a gradient that no row is held against: they belong to no layer that tests rows."""
+    compared = {f"{layer}.{kind}" for layer in names_of_layers(update, network) for kind in ("weight", "bias")}
+    return [name for name, gradient in update.update.items() if name not in compared and bool(gradient.any())]
+
+
 def layer_gradients(update: ClientUpdate, network: RowNetwork) -> tuple[Tensor, ...]:
     """``[G_l gb_l]`` of every layer of an update's network, float64 ``[out, in + 1]``, on its device."""
     device = network.state_map[0].device
