@@ -219,3 +219,15 @@ def test_a_defense_is_judged_by_people(covered, outline, tmp_path: Path) -> None
     (second / "results.json").write_text(json.dumps(raw))
     text = outline(build_report([first, second], tmp_path / "both.html").read_text()).text
     assert "people proven go from 684 of 720 to 12 of 720" in text
+
+
+def test_a_page_of_many_people_fits_a_desk_a_phone_and_paper(covered, browser) -> None:
+    curve = tuple(Point(i, 32 * i, 31 * i, i) for i in range(0, 944, 10))
+    groups = tuple(group(f"category {i}", 2_000, 1_900 + i) for i in range(15))
+    many = replace(ALL, n=30_162, proven=29_233, recovered=900, not_recovered=29, curve=curve, groups=groups)
+    report = build_report(covered(many))
+    assert report.stat().st_size < 1_000_000
+    for width, found in browser.measure(report).items():
+        assert found["scroll"] <= found["client"] == int(width)
+        assert found["outside"] == [] and found["scripts"] == 0
+    assert browser.sheets(report) == 1
