@@ -200,7 +200,7 @@ def scenario(
     Args:
         seed: see `Scenario`.
         attack: in place of the one that the seed draws.
-        others: with a network of `MODELS`, of `SMOOTH` where `inexact`.
+        others: with a network of `MODELS`; of `SMOOTH` where `inexact`, or a weight update, half of which are one step
         dropout: with a network of `DROPPING`.
         attention: with the network `ATTENTION`.
         inexact: with an error of `INEXACT`, `PRUNED` or `DEFENDED`.
@@ -221,7 +221,7 @@ def scenario(
     model = "chain"
     if others or dropout or ntk or normalized:
         own = UNKNOWN if normalized else SCALED if ntk else DROPPING if dropout else MODELS
-        models = SMOOTH if inexact else list(own)
+        models = SMOOTH if inexact or attack == "exact_fedavg" else list(own)
         model = str(numpy_generator(seed, "model").choice(models))
         hidden = hidden[:1] if model == "one hidden layer" else hidden
     if attention:  # few of its layers have biases, by which units could be switched off or on

@@ -15,7 +15,7 @@ from lightleak.core.csv_text import without_escape
 from lightleak.core.errors import UsageError
 from lightleak.core.people import CSV_FILE, People, read_people
 from lightleak.core.records import read_record
-from lightleak.core.results import FILE_NAME, Row, kind_name, read_file, read_rows
+from lightleak.core.results import FILE_NAME, FrontierRow, Row, UpdateRow, kind_name, read_file, read_rows
 from lightleak.core.yaml_text import read_yaml
 
 T = TypeVar("T")
@@ -147,13 +147,14 @@ def load_runs(folders: Sequence[Path]) -> tuple[Run, ...]:
 
     Raises:
         UsageError: a folder cannot be read or is given twice, or the runs are of several kinds, which answer different
-            questions.
+            questions; but frontiers of defenses may stand beside attacks on updates.
     """
     runs = tuple(load_run(path, name) for path, name in zip(folders, run_names(folders), strict=True))
-    if len({run.kind for run in runs}) > 1:
+    kinds = {run.kind for run in runs}
+    if len(kinds) > 1 and kinds != {UpdateRow.KIND, FrontierRow.KIND}:
         found = "; ".join(f"{run.path}: {run.kind}" for run in runs)
         raise UsageError(f"all runs in a report must be of the same kind; make one report for each kind; got {found}")
-    return runs
+    return tuple(sorted(runs, key=lambda run: run.kind != UpdateRow.KIND))
 
 
 def run_names(folders: Sequence[Path]) -> list[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from lightleak.core.results import FrontierRow, UpdateRow
 from lightleak.report import charts
 from lightleak.report import format as fmt
 from lightleak.report.blocks import Block, Cell, Column, Figure, Heading, Page, Section
@@ -27,7 +28,14 @@ from lightleak.report.kinds.updates_runs import (
     measured_runs,
     run_title,
 )
-from lightleak.report.kinds.updates_summary import MOST_NAMED, findings, reading, risk_section, summary_section
+from lightleak.report.kinds.updates_summary import (
+    MOST_NAMED,
+    findings,
+    from_frontiers,
+    reading,
+    risk_section,
+    summary_section,
+)
 from lightleak.report.kinds.updates_words import (
     FIXED,
     of_rows,
@@ -55,7 +63,9 @@ words = partial(fill, "updates")
 
 
 def page(runs: Sequence[Run], redact: bool) -> Page:
-    """Make the page of runs that attacked updates."""
+    """Make the page of runs that attacked updates; frontiers beside them say what would help."""
+    every, runs = runs, [run for run in runs if run.kind == UpdateRow.KIND]
+    helped = from_frontiers([run for run in every if run.kind == FrontierRow.KIND])
     groups = compare(runs)
     main, styles = at_start(groups), _styles(groups)
     strongest = strongest_first(main)
@@ -71,7 +81,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
         subject=subject_of(runs),
         private=words("private", redact) if batch or any(run.persons for run in runs) else "",
         sections=[
-            summary_section(runs, best),
+            summary_section(runs, best, helped),
             risk_section(runs),
             people_section(runs, redact),
             change_section(runs, unit),

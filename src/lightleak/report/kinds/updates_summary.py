@@ -3,14 +3,19 @@
 from collections.abc import Sequence
 from functools import partial
 
+from markupsafe import Markup
+
 from lightleak.core.people import People
-from lightleak.core.results import NONE
+from lightleak.core.results import NONE, FrontierRow
 from lightleak.core.threat_model import Aim
 from lightleak.report.blocks import Cell, Column, Figure, Section
 from lightleak.report.budget import BASELINES, budget
 from lightleak.report.charts import EstimateRow, bar_chart, series_style
 from lightleak.report.format import joined, listed, of_hundred, points, with_interval
 from lightleak.report.intervals import Estimate
+from lightleak.report.kinds.frontier_advice import recommend
+from lightleak.report.kinds.frontier_points import compare as frontiers_of
+from lightleak.report.kinds.frontier_points import fullest
 from lightleak.report.kinds.updates_groups import UpdateGroup, compare
 from lightleak.report.kinds.updates_runs import Line, Measured, measured_runs
 from lightleak.report.page import fill, table_of
@@ -34,12 +39,13 @@ MOST_NAMED = 3
 words = partial(fill, "updates")
 
 
-def summary_section(runs: Sequence[Run], best: UpdateGroup | None = None) -> Section:
+def summary_section(runs: Sequence[Run], best: UpdateGroup | None = None, helped: str = "") -> Section:
     """Summarize in plain language who is at risk, which defense helps, and what it costs.
 
     Args:
         runs: the runs of the report.
         best: the strongest attack, whose columns are named.
+        helped: what frontiers say of defenses, see `from_frontiers`.
     """
     found = [one for one in measured_runs(runs) if one.lines]
     rows = [row for one in found for line in one.lines for row in line.exposure.rows]
@@ -51,7 +57,7 @@ def summary_section(runs: Sequence[Run], best: UpdateGroup | None = None) -> Sec
     compared = budget(rows).is_weak, _best(found), _people_of(found), _further(reference.run)
     facts = [
         ("Most exposed", _worst_of(people) if people else words("worst", reference.worst, _columns(best))),
-        ("What would help", words("help", found, shown, *compared)),
+        ("What would help", helped + (words("help", found, shown, *compared) if shown or not helped else "")),
         ("Limits", words("limits", budget(rows).caution, unknown)),
     ]
     if people:
@@ -63,6 +69,12 @@ def summary_section(runs: Sequence[Run], best: UpdateGroup | None = None) -> Sec
         first = (words("lead", reference), _picture([reference, *shown]))
         risks = risks_table(_risks(reference.worst), "records")
     return first_page((*first, risks), facts, not_tested)
+
+
+def from_frontiers(runs: Sequence[Run]) -> str:
+    """What frontiers recommend, and what it costs; empty without any."""
+    found = ((run, fullest(frontiers_of(run.of(FrontierRow)))) for run in runs)
+    return Markup("").join(words("frontier", run, one, recommend(one)) for run, one in found if one is not None)
 
 
 def risk_section(runs: Sequence[Run]) -> Section | None:

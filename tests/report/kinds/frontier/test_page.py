@@ -217,3 +217,19 @@ def test_several_runs_are_pooled_and_several_tables_stand_apart(outline, make_na
 def test_the_report_is_the_same_each_time_and_redacted_or_not(make_frontier) -> None:
     run = load_run(make_frontier(trainings=2, clients=2))
     assert len({render(frontier_page([run], redact)) for redact in (False, False, True)}) == 1
+
+
+def test_a_frontier_beside_attacks_on_updates_says_what_would_help(
+    page_of, make_named_frontier, make_named_run, tmp_path: Path
+) -> None:
+    frontier = make_named_frontier("defenses")()
+    run = make_named_run("attacked")(attacks=("tableak", "random"), batch_sizes=(32,), n_batches=3)
+    pages = [build_report(both, tmp_path / f"{i}.html") for i, both in enumerate(((run, frontier), (frontier, run)))]
+    assert pages[0].read_text() == pages[1].read_text()
+    first = re.sub(r"<[^>]+>|\s+", " ", pages[0].read_text().partition('id="risk"')[0])
+    said = re.sub(r" +", " ", first.partition("What would help")[2])
+    assert "By defenses (adult, mlp-100-100, 32 records a message):" in said
+    assert "Gaussian noise 0.1 is the cheapest of" in said and "It costs" in said
+    assert "points of accuracy" in said and "a whole training may give away more" in said
+    assert "To find out what a defense would change" not in said
+    assert "To find out what a defense would change" in build_report(run).read_text()
