@@ -158,7 +158,7 @@ def behind_errors(
         report(1.0)
         return guess.reconstruction(problem, labels, feasibility)
     visible = None
-    if len(observed) == 1 and proves:
+    if len(observed) == 1:
         visible = rows_that_stand_out(problem, update, variances[0], draws)
     found = solve_noised(problem, labels, config, draws, derive_seed(seed, "joint"), report, visible, guess.cells)
     if found.is_guess_better:

@@ -11,6 +11,7 @@ from lightleak.attacks.gradient_inversion.joint.config import JointConfig
 from lightleak.attacks.gradient_inversion.joint.continuous import Widths, optimize, prior_start, stage_config
 from lightleak.attacks.gradient_inversion.joint.coordinate_descent import descend
 from lightleak.attacks.gradient_inversion.joint.decision import Cells, is_no_better
+from lightleak.attacks.gradient_inversion.joint.gauss_newton import gauss_newton
 from lightleak.attacks.gradient_inversion.joint.integers import round_integers
 from lightleak.attacks.gradient_inversion.joint.kernels import Kernels
 from lightleak.attacks.gradient_inversion.joint.labels import labels_without
@@ -61,6 +62,9 @@ Where it hides more (noise of 1e-3: all of it), whitened starts end below guessi
 
 EXPLAINED = 1.25
 """Rows are refined where they leave more than so many times the noise's variance, which is known to a few per cent."""
+
+NUMBER_STEPS = 10
+"""Most steps that move all numbers of a batch together."""
 
 LEAST_NATS = 1.0
 """What a round must gain for another one to follow, in units of the posterior."""
@@ -162,6 +166,10 @@ def solve_noised(
             found += _started(problem, white, labels, config, draws, seed, report, widths, rest)
     else:
         found = _beside(problem, labels, config, draws, seed, report, visible)
+        found[0] = finest = _finer(problem, found[0])
+        if len(visible.labels) == problem.n_rows and is_explained(problem, finest):
+            report(1.0)
+            return Solution(finest, problem.value(finest), (finest,))
     objectives = [problem.objective(rows) for rows in found]
     merged, _ = pooled(problem.space, found, objectives.index(min(objectives)))
     rows = min([_settled(problem, merged, draws), *found], key=problem.objective)
@@ -212,6 +220,13 @@ def _refined(
     effort = Effort(config.rounds, config.round_steps, config.reopenings, solved=solved)
     tried, _ = refine(by, rows, effort, widths, draws, derive_seed(seed, "reopened"))
     return min([rows, _settled(problem, tried, draws)], key=problem.objective)
+
+
+def _finer(problem: JointProblem, rows: JointRows) -> JointRows:
+    """Rows with better numbers: cell by cell they are not found precisely enough to leave no more than weak noise."""
+    if is_explained(problem, rows):
+        return rows
+    return min([rows, gauss_newton(problem, rows, NUMBER_STEPS)[0]], key=problem.objective)
 
 
 def _beside(
