@@ -112,7 +112,8 @@ def test_updates_whose_steps_are_not_known_are_left_to_the_first_layer(client: A
     assert is_served(update)
     for name in ("learning_rate", "batch_size", "epochs"):
         assert not is_served(replace(update, facts=replace(update.facts, **{name: None})))
-    assert not is_served(replace(update, facts=replace(update.facts, momentum=0.5)))
+    for contradicting in ({"momentum": 0.5}, {"local_steps": 5}):
+        assert not is_served(replace(update, facts=replace(update.facts, **contradicting)))
     assert not is_served(replace(update, state="noised"))
     assert not is_served(aggregate_updates([update, update]))
     assert not is_served(client(SEVERAL, activation="relu")[0])

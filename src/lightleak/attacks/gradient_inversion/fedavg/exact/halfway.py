@@ -56,9 +56,11 @@ TRAININGS = 4
 def is_served(update: ClientUpdate) -> bool:
     """Whether a weight update is one client's, of a smooth chain with a hidden layer, whose steps are all known."""
     facts, chain = update.facts, smooth_chain(client_network(update))
-    is_known = None not in (facts.learning_rate, facts.batch_size, facts.epochs) and facts.n_clients == 1
+    if facts.learning_rate is None or facts.batch_size is None or facts.epochs is None or facts.n_clients != 1:
+        return False
+    is_told_alike = local_steps(facts) == facts.epochs * -(-facts.n_rows // facts.batch_size)
     is_plain = update.state == "raw" and not facts.momentum and not drops(update)
-    return chain is not None and len(chain[0]) > 1 and is_known and is_plain
+    return chain is not None and len(chain[0]) > 1 and is_told_alike and is_plain
 
 
 def halfway_rows(
