@@ -268,7 +268,7 @@ def pack_key(unit: Unit) -> str:
 
 
 def largest_that_fits(taken: Callable[[int], float], most: int) -> int:
-    """The number of units to take, at most ``most``, such that `MARGIN` times as many fit; 0 where not even one does.
+    """The number of units to take, at most ``most``, such that `MARGIN` times as many fit; at least one, if one fits.
 
     Where `FEW` units leave no doubt that ``most`` fit, nothing else is tried. Else numbers are doubled until one is too
     large; then the middle is tried, once.

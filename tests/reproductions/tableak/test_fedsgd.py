@@ -168,7 +168,7 @@ def test_the_wide_synthetic_table_has_the_width_of_the_paper() -> None:
 def test_a_table_that_is_missing_leaves_the_other_cells_to_be_run(name: str, tmp_path: Path) -> None:
     made = reproduction_of(load_paper_table(name), Selection(data_folder=str(tmp_path)), CPU)
     assert {cell.dataset for cell in made.cells} == {"adult", "german", "lawschool", "health-heritage"}
-    assert {cell.dataset for cell in made.at_hand} == {"german"}  # it is part of the package
+    assert {cell.dataset for cell in made.runnable} == {"german"}  # it is part of the package
     assert [problem.partition(":")[0] for problem in made.problems] == ["adult", "lawschool", "health-heritage"]
     assert all(
         id.removeprefix("accuracy_").startswith("german") for pack in made.packs(tmp_path, CPU) for id in pack.ids

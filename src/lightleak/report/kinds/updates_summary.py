@@ -51,7 +51,7 @@ def summary_section(runs: Sequence[Run], best: UpdateGroup | None = None, helped
     rows = [row for one in found for line in one.lines for row in line.exposure.rows]
     unknown, not_tested = list(left_out(runs)), untested(rows)
     if not found:
-        return first_page((words("nothing", unknown),), (), not_tested)
+        return first_page((words("nothing", unknown),), [("What would help", helped)], not_tested)
     reference, people = found[0], strongest(found[0].run)
     shown = _shown(found)
     compared = budget(rows).is_weak, _best(found), _people_of(found), _further(reference.run)

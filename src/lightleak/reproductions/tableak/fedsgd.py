@@ -232,12 +232,13 @@ def at_hand(reproduction: Reproduction) -> list[PaperCell]:
     Raises:
         DataError: none is.
     """
-    missing: dict[str, DataError] = {}
+    missing: dict[str | None, DataError] = {}
     for cell in reproduction.cells:
         try:
-            experiment_of(str(cell.dataset), cell.network or NETWORK, reproduction.selection.data_folder)
+            if cell.dataset not in missing:
+                experiment_of(str(cell.dataset), cell.network or NETWORK, reproduction.selection.data_folder)
         except DataError as error:
-            missing[str(cell.dataset)] = error
+            missing[cell.dataset] = error
     found = [cell for cell in reproduction.cells if cell.dataset not in missing]
     if not found:
         raise next(iter(missing.values()))
@@ -259,7 +260,7 @@ class UpdateAttacks(Reproduction):
 
     def prepare(self) -> None:
         """Leave out the cells whose table is missing, and refuse wrong settings of an attack."""
-        self.at_hand = at_hand(self)
+        self.runnable = at_hand(self)
         for setting in self.settings():
             ATTACKS.get(setting.attack_name)(**setting.attack_options)
 
@@ -269,7 +270,7 @@ class UpdateAttacks(Reproduction):
 
     def settings(self) -> list[Setting]:
         """Each experiment once, in the order of the cells."""
-        return list(dict.fromkeys(self.setting(cell) for cell in self.at_hand if cell.attack is not None))
+        return list(dict.fromkeys(self.setting(cell) for cell in self.runnable if cell.attack is not None))
 
     def units(self) -> list[Unit]:
         """The attacks."""

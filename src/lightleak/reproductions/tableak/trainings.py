@@ -85,7 +85,7 @@ class NetworkAccuracy(Reproduction):
 
     def prepare(self) -> None:
         """Leave out the cells whose table is missing."""
-        self.at_hand = at_hand(self)
+        self.runnable = at_hand(self)
 
     def packs(self, folder: Path, device: torch.device) -> Sequence[Work]:
         """One training per cell, seed and initialization."""
@@ -93,7 +93,7 @@ class NetworkAccuracy(Reproduction):
             Work(
                 [f"accuracy_{cell.dataset}_{cell.network}-s{seed}-{i:03d}"], partial(self.train, cell, seed, i), EPOCHS
             )
-            for cell in self.at_hand
+            for cell in self.runnable
             for seed, i in self.repeated(INITIALIZATIONS)
         ]
 
@@ -137,7 +137,7 @@ class NoisedGradients(UpdateAttacks):
 
     def packs(self, folder: Path, device: torch.device) -> Sequence[Pack]:
         """Every attack and every training behind the cells, each once."""
-        trained = [cell for cell in dict.fromkeys(self.at_hand) if cell.attack is None]
+        trained = [cell for cell in dict.fromkeys(self.runnable) if cell.attack is None]
         trainings = [
             Work([f"{_name(cell)}-s{seed}-{i:03d}"], partial(self.train, cell, seed, i), TRAINING_COST)
             for cell in trained

@@ -32,7 +32,7 @@ CITATION = (
 )
 
 NAMED = 4
-"""Parameters named that take no part in a certificate."""
+"""At most so many parameters are named that take no part in a certificate."""
 
 
 class ExactInversion(CertifyingInversion[ExactConfig]):
@@ -94,11 +94,9 @@ class ExactInversion(CertifyingInversion[ExactConfig]):
         draws = generator(seed, "exact")
         feasibility = estimate_feasibility(observed, update.facts.n_rows, kind=row_kind(update, encoder))
         if left_out := not_compared(update, network):
-            named = (
-                f"{', '.join(left_out[:NAMED])}{f' and {len(left_out) - NAMED} more' if len(left_out) > NAMED else ''}"
-            )
-            reason = f"{feasibility.reason}; parameters of no linear layer take no part in proofs: {named}"
-            feasibility = replace(feasibility, reason=reason)
+            more = f" and {len(left_out) - NAMED} more" if len(left_out) > NAMED else ""
+            said = f"parameters of no linear layer take no part in proofs: {', '.join(left_out[:NAMED])}{more}"
+            feasibility = replace(feasibility, reason=f"{feasibility.reason}; {said}")
         rounds = Rounds(network, observed, update.facts.n_rows, encoder, prior, self.config, draws)
         found = rounds.found() if feasibility.expected == "approximate" else rounds.run()
         return _in_order(encoder, prior, found, feasibility, draws)

@@ -149,7 +149,7 @@ def behind_errors(
         feasibility: what was to be expected.
         progress: told the shares of the work.
         estimate_error: of the root of the variances, relative, where they are estimated.
-        proves: the errors are independent of each other and as the variances say: rows may be certified.
+        proves: whether errors are independent of each other and as the variances say, so that rows may be certified.
     """
     draws, report = generator(seed, "joint"), _Differences(progress)
     labels = starting_labels(update, problem.space, draws)

@@ -139,7 +139,8 @@ def solve_noised(
 ) -> Solution:
     """The most probable rows behind a noised gradient: several starts descend the posterior, are pooled, and go on.
 
-    Rows that stand out of the noise are where every start begins; only the others are drawn.
+    Rows that stand out of the noise are where every start begins; only the others are drawn, and where there are none
+    and the rows leave no more than noise, nothing else is tried.
     Rounds follow as long as they gain: the true rows' posterior is often above that of the pooled ones, and then
     search is what lacks, not information. Where the noise is weak, every other start goes by a whitened distance, and
     rows that leave more than noise are refined by it as without noise.
@@ -166,10 +167,10 @@ def solve_noised(
             found += _started(problem, white, labels, config, draws, seed, report, widths, rest)
     else:
         found = _beside(problem, labels, config, draws, seed, report, visible)
-        found[0] = finest = _finer(problem, found[0])
-        if len(visible.labels) == problem.n_rows and is_explained(problem, finest):
+        found[0] = _finer(problem, found[0])
+        if len(visible.labels) == problem.n_rows and is_explained(problem, found[0]):
             report(1.0)
-            return Solution(finest, problem.value(finest), (finest,))
+            return Solution(found[0], problem.value(found[0]), tuple(found))
     objectives = [problem.objective(rows) for rows in found]
     merged, _ = pooled(problem.space, found, objectives.index(min(objectives)))
     rows = min([_settled(problem, merged, draws), *found], key=problem.objective)
@@ -223,7 +224,7 @@ def _refined(
 
 
 def _finer(problem: JointProblem, rows: JointRows) -> JointRows:
-    """Rows with better numbers: cell by cell they are not found precisely enough to leave no more than weak noise."""
+    """The rows, their numbers moved together where they leave more than the noise: one at a time misses weak noise."""
     if is_explained(problem, rows):
         return rows
     return min([rows, gauss_newton(problem, rows, NUMBER_STEPS)[0]], key=problem.objective)

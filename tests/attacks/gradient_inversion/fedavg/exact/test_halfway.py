@@ -10,9 +10,11 @@ import torch
 from lightleak.attacks import ATTACKS
 from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
 from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows
+from lightleak.attacks.gradient_inversion.fedavg.exact import attack as attack_module
 from lightleak.attacks.gradient_inversion.fedavg.exact import halfway
 from lightleak.attacks.gradient_inversion.fedavg.exact.halfway import is_fine, is_served, way_error, weight_rounding
 from lightleak.attacks.gradient_inversion.fedavg.exact.observed import as_gradient
+from lightleak.attacks.gradient_inversion.joint.config import JointConfig
 from lightleak.attacks.gradient_inversion.network.chain import observed_gradient
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
@@ -59,6 +61,7 @@ def test_rows_of_one_local_step_are_proven_with_their_labels(client: Any) -> Non
     found = inverted(made)
     assert found.certificate is not None and found.certificate.labels_proven
     assert found.certificate.certified == found.certificate.certified_digits == 6
+    assert found.certificate.feasibility.expected == "exact"
     assert score(found, made[1], made[2])["cell_accuracy"] == 1.0
 
 
@@ -104,7 +107,22 @@ def test_nothing_is_proven_where_weights_hardly_moved(client: Any) -> None:
     assert not is_fine(made[0]) and is_fine(client(ONE)[0])
     found = inverted(made)
     assert found.certificate is not None and found.certificate.certified == 0 and not found.certificate.labels_proven
-    assert "whose step hardly moved the weights" in found.certificate.feasibility.reason
+    assert "do not explain to its rounding" in found.certificate.feasibility.reason
+
+
+def test_labels_are_not_claimed_where_the_first_layer_alone_proves_rows(client: Any, monkeypatch: Any) -> None:
+    """The last layer did not train, which the facts do not say: labels then follow from nothing."""
+    few = JointConfig(noised_restarts=1, noised_steps=60, noised_rounds=0)
+    monkeypatch.setattr(attack_module, "JointConfig", lambda prior: replace(few, prior=prior))
+    certified = 0
+    for seed in (1, 2):
+        update, truth, encoder = client(LocalTraining(1, 3, 1.0), n=3, seed=seed)
+        frozen = {name: 0 * u if name.startswith("linears.2") else u for name, u in update.update.items()}
+        found = inverted((replace(update, update=frozen), truth, encoder))
+        assert found.certificate is not None and not found.certificate.labels_proven
+        assert found.certificate.feasibility.reason.endswith("labels are not proven")
+        certified += found.certificate.certified
+    assert certified
 
 
 def test_updates_whose_steps_are_not_known_are_left_to_the_first_layer(client: Any) -> None:
@@ -129,6 +147,7 @@ def test_proven_rows_take_the_places_of_those_most_like_them(client: Any) -> Non
     proof = Proof(torch.tensor([True, True]), torch.tensor([True, False]))
     merged = halfway.with_proven(certified, off, proof, encoder)
     assert merged.proof.cells.tolist() == [False, True, False, False, True, False]
+    assert not merged.labels_proven
     assert merged.proof.digits.tolist() == [False, False, False, False, True, False]
     assert torch.equal(merged.encoded[4], off[0]) and torch.equal(merged.encoded[1], x[1])
     assert halfway.with_proven(certified, off[:0], proof, encoder) is certified

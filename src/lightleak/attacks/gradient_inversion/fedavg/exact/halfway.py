@@ -3,8 +3,8 @@
 Local training moves weights little, so that the mean gradient of its steps is nearly the gradient of all rows at the
 middle of the weights' way. What the two differ by is measured on drawn rows, which are trained as the client's were,
 and is then the error behind which rows are sought (`lightleak.attacks.gradient_inversion.joint`). It is no independent
-noise, so that of several steps only the first layer proves rows. One step leaves the rounding of weights alone, which
-is known element by element: its rows are proven as those behind a short type are.
+noise, so that of several steps only the first layer proves rows. One step leaves rounding alone, of the weights and of
+the gradient, which is known element by element: its rows are proven as those behind a short type are.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,6 @@ from lightleak.attacks.attack import Progress
 from lightleak.attacks.gradient_inversion.exact.certify.feasibility import (
     ANY_ROW,
     RowKind,
-    estimate_feasibility,
     expected_of_shapes,
     row_kind,
 )
@@ -88,11 +87,13 @@ def halfway_rows(
         noise = hypot(noise, way_error(update, rows, starting_labels(sent, problem.space, draws), draws))
         variances = tuple(torch.full_like(layer, noise**2) for layer in observed)
         problem = replace(problem, prior_weight=2 * noise**2)
-    feasibility = estimate_feasibility(observed, facts.n_rows, noise, row_kind(update, encoder))
-    if not proves:
-        feasibility = _unproven(feasibility, steps)
+    hidden = [len(layer) for layer in observed[:-1]]
+    expected = expected_halfway(facts.n_rows, steps, hidden, encoder.width, row_kind(update, encoder))
+    feasibility = replace(expected, noise=noise)
     found = behind_errors(problem, sent, [observed], [variances], config, seed, feasibility, progress, proves=proves)
-    return replace(found, labels_proven=proves)
+    if bool(found.proof.cells.any()):
+        return found
+    return replace(found, labels_proven=False, feasibility=replace(unproven(expected, steps), noise=noise))
 
 
 def expected_halfway(
@@ -111,11 +112,12 @@ def expected_halfway(
     ['exact', 'approximate']
     """
     found = expected_of_shapes(n_rows, hidden, encoded_width, kind)
-    return found if steps == 1 else _unproven(found, steps)
+    return found if steps == 1 else unproven(found, steps)
 
 
-def _unproven(expected: Feasibility, steps: int) -> Feasibility:
-    why = f"of {steps} local steps" if steps > 1 else "whose step hardly moved the weights"
+def unproven(expected: Feasibility, steps: int) -> Feasibility:
+    """The same where all layers together prove nothing."""
+    why = f"of {steps} local steps" if steps > 1 else "whose one step all layers do not explain to its rounding"
     reason = f"the first layer alone proves rows {why}; labels are not proven"
     return replace(expected, expected="approximate", reason=reason)
 
@@ -126,7 +128,10 @@ def between(update: ClientUpdate, share: float) -> dict[str, Tensor]:
 
 
 def is_fine(update: ClientUpdate) -> bool:
-    """Whether rounding is independent of how far weights moved: most moved over many of the values they can have."""
+    """Whether rounding is independent of how far weights moved: of those that did, most passed many values.
+
+    Weights that stayed are taken for those of columns that no row of the batch has.
+    """
     moved = torch.cat([(u.abs() / _spacing(update, name)).flatten() for name, u in update.update.items()])
     return bool((moved[moved > 0] >= STEPS_OF_ROUNDING).double().mean() >= MOSTLY)
 
@@ -176,10 +181,10 @@ def way_error(update: ClientUpdate, x: Tensor, labels: Tensor, draws: torch.Gene
 
 
 def with_proven(rows: CertifiedRows, proven: Tensor, proof: Proof, encoder: TableEncoder) -> CertifiedRows:
-    """The rows with others that are proven in the places of those that are most like them.
+    """The rows with others in the places of those most like them, which the first layer proves, their labels aside.
 
     Args:
-        rows: of a batch.
+        rows: of a batch, none of them proven.
         proven: encoded rows ``[m, d]`` of the same batch.
         proof: of these.
         encoder: of both.
@@ -193,7 +198,9 @@ def with_proven(rows: CertifiedRows, proven: Tensor, proof: Proof, encoder: Tabl
     encoded, cells, digits = rows.encoded.clone(), rows.proof.cells.clone(), rows.proof.digits.clone()
     encoded[places] = proven.to(encoded)
     cells[places], digits[places] = proof.cells, proof.digits
-    return replace(rows, encoded=encoded, proof=Proof(cells, digits))
+    multiplicity = rows.multiplicity.clone()
+    multiplicity[places] = 1  # equal rows are not independent, and the first layer proves none of them
+    return replace(rows, encoded=encoded, proof=Proof(cells, digits), multiplicity=multiplicity, labels_proven=False)
 
 
 def _spacing(update: ClientUpdate, name: str) -> Tensor:
