@@ -147,7 +147,7 @@ def load_runs(folders: Sequence[Path]) -> tuple[Run, ...]:
 
     Raises:
         UsageError: a folder cannot be read or is given twice, or the runs are of several kinds, which answer different
-            questions; but frontiers of defenses may stand beside attacks on updates.
+            questions; frontiers of defenses may be given with attacks on updates.
     """
     runs = tuple(load_run(path, name) for path, name in zip(folders, run_names(folders), strict=True))
     kinds = {run.kind for run in runs}

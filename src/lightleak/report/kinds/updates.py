@@ -63,7 +63,7 @@ words = partial(fill, "updates")
 
 
 def page(runs: Sequence[Run], redact: bool) -> Page:
-    """Make the page of runs that attacked updates; frontiers beside them say what would help."""
+    """Make the page of runs that attacked updates; frontiers given with them say what would help."""
     every, runs = runs, [run for run in runs if run.kind == UpdateRow.KIND]
     helped = from_frontiers([run for run in every if run.kind == FrontierRow.KIND])
     groups = compare(runs)

@@ -147,7 +147,7 @@ def behind_errors(
         config: the settings.
         seed: root of all random streams.
         feasibility: what was to be expected.
-        progress: told the shares of the work.
+        progress: called with the share of the work done since the last call.
         estimate_error: of the root of the variances, relative, where they are estimated.
         proves: whether errors are independent of each other and as the variances say, so that rows may be certified.
     """

@@ -72,7 +72,7 @@ def halfway_rows(
         encoder: its encoder, on the device of the work.
         config: of the search; its noise is not read.
         seed: root of all random streams.
-        progress: told the shares of the work.
+        progress: called with the share of the work done since the last call.
     """
     steps, device = local_steps(update.facts) or 1, encoder.shift.device
     facts = replace(update.facts, epochs=1, learning_rate=None, local_steps=None)
