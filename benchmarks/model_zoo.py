@@ -4,17 +4,16 @@
     python benchmarks/model_zoo.py --models tabm deeptab_mlp --n 10
     python benchmarks/model_zoo.py --table zoo.jsonl
 
-Models of other libraries are attacked where these are installed, and left out with their package's name elsewhere. Each
-has its library's defaults, dropout included; initial weights; German Credit (or --dataset); labels are unknown. The
-server knows the batch statistics of BatchNorm where there is any. Batch i has seed --seed + i, and with it rows and
-weights of its own. Every finished batch is one line of --output; a rerun skips those. A refusal is one line as well.
+Models whose library is not installed are refused with its name. Each has its library's defaults, dropout included;
+initial weights; German Credit (or --dataset); labels are unknown. The server knows the batch statistics of BatchNorm
+where there is any. Batch i has seed --seed + i, and with it rows and weights of its own. Every finished batch is one
+line of --output; a rerun skips those. A refusal is one line as well.
 """
 
 import argparse
 import json
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +49,14 @@ REGISTERED = (
     "autoint",
     "danet",
     "tabnet",
+    "realmlp_like",
+    "deeptab_mlp",
+    "tabm",
+    "frame_mlp",
+    "frame_resnet",
+    "frame_ft_transformer",
 )
 """Targets of `lightleak list targets`, with their default options."""
-
-MOST_ONE_HOT = 9
-"""Categories of a column that RealMLP encodes one-hot."""
 
 Make = Callable[[TableEncoder], nn.Module]
 
@@ -102,124 +104,6 @@ class Attention(nn.Module):
         return logits
 
 
-def deeptab_mlp(encoder: TableEncoder) -> nn.Module:
-    """DeepTab's MLP (pip install deeptab): 256-128-32 with ReLU, dropout 0.2, codes among the numbers."""
-    from deeptab.architectures.mlp import MLP
-
-    class OfTwo(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            numbers = {c.name: {"dimension": 1} for c in encoder.schema.numerical}
-            codes = {c.name: {"dimension": 1, "categories": c.width} for c in encoder.schema.categorical}
-            self.mlp = MLP((numbers, codes, {}), num_classes=2)
-
-        def forward(self, numbers: Tensor, codes: Tensor) -> Tensor:
-            logits: Tensor = self.mlp([numbers], [code.unsqueeze(1) for code in codes.T], [])
-            return logits
-
-    return of_codes(OfTwo(), encoder)
-
-
-def tabm(encoder: TableEncoder) -> nn.Module:
-    """TabM (pip install tabm) with the mean of its k predictions as logits."""
-    from tabm import TabM
-
-    class MeanOfMembers(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            widths = [column.width for column in encoder.schema.categorical]
-            self.tabm = TabM.make(n_num_features=len(encoder.schema.numerical), cat_cardinalities=widths, d_out=2)
-
-        def forward(self, numbers: Tensor, codes: Tensor) -> Tensor:
-            logits: Tensor = self.tabm(numbers, codes).mean(1)
-            return logits
-
-    return of_codes(MeanOfMembers(), encoder)
-
-
-class ScaledLinear(nn.Module):
-    """A linear layer in NTK parametrization, as RealMLP has it: weights of variance 1, divided in every forward."""
-
-    def __init__(self, n_in: int, n_out: int) -> None:
-        super().__init__()
-        self.weight, self.bias = nn.Parameter(torch.randn(n_in, n_out)), nn.Parameter(torch.randn(n_out))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Outputs ``[n, n_out]``."""
-        return x @ self.weight / len(self.weight) ** 0.5 + self.bias
-
-
-class ParametricSELU(nn.Module):
-    """RealMLP's activation: a trained mix of SELU and the identity for every unit."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.share = nn.Parameter(torch.ones(width))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Activations."""
-        return x + self.share * (nn.functional.selu(x) - x)
-
-
-class RealMLPLike(nn.Module):
-    """RealMLP-like: the structure of RealMLP-TD for classification without its embeddings of numbers.
-
-    One-hot up to 9 categories, else embeddings of 8; a trained scale in front; three layers of 256 units in NTK
-    parametrization with parametric SELU and dropout 0.15. RealMLP clips and scales numbers before the network.
-    """
-
-    def __init__(self, n_numbers: int, categories: list[int], dropout: float = 0.15) -> None:
-        super().__init__()
-        self.categories = categories
-        self.tables = nn.ModuleList(nn.Embedding(width, 8) for width in categories if width > MOST_ONE_HOT)
-        into = n_numbers + sum(8 if width > MOST_ONE_HOT else width for width in categories)
-        self.scale, self.layers = nn.Parameter(torch.ones(into)), nn.Sequential()
-        for width in (into, 256, 256):
-            self.layers.extend([ScaledLinear(width, 256), ParametricSELU(256), nn.Dropout(dropout)])
-        self.layers.append(ScaledLinear(256, 2))
-
-    def forward(self, numbers: Tensor, codes: Tensor) -> Tensor:
-        """Logits."""
-        tables, cells = iter(self.tables), [numbers]
-        for k, width in enumerate(self.categories):
-            one_hot = width <= MOST_ONE_HOT
-            cells.append(nn.functional.one_hot(codes[:, k], width) if one_hot else next(tables)(codes[:, k]))
-        logits: Tensor = self.layers(self.scale * torch.cat(cells, 1))
-        return logits
-
-
-def frame_model(name: str, **options: Any) -> Make:
-    """A model of pytorch-frame (pip install pytorch-frame)."""
-
-    def make(encoder: TableEncoder) -> nn.Module:
-        from torch_frame import TensorFrame, stype
-        from torch_frame.data.stats import StatType
-        from torch_frame.nn import models
-
-        numbers = [column.name for column in encoder.schema.numerical]
-        codes = [column.name for column in encoder.schema.categorical]
-        quantiles = [-2.0, -1.0, 0.0, 1.0, 2.0]
-        stats: dict[str, dict[StatType, Any]] = {
-            column: {StatType.MEAN: 0.0, StatType.STD: 1.0, StatType.QUANTILES: quantiles} for column in numbers
-        }
-        for column in encoder.schema.categorical:
-            stats[column.name] = {StatType.COUNT: (list(range(column.width)), [1] * column.width)}
-        names = {stype.numerical: numbers, stype.categorical: codes}
-
-        class OfFrames(nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.model = getattr(models, name)(out_channels=2, col_stats=stats, col_names_dict=names, **options)
-
-            def forward(self, numbers: Tensor, codes: Tensor) -> Tensor:
-                logits: Tensor = self.model(TensorFrame({stype.numerical: numbers, stype.categorical: codes}, names))
-                return logits
-
-        return of_codes(OfFrames(), encoder)
-
-    return make
-
-
 def of_codes(module: nn.Module, encoder: TableEncoder) -> nn.Module:
     """A network of numbers and integer codes as `LeakageCallback` and `audit_model` see it: of encoded rows."""
     layout = encoder.layout
@@ -239,20 +123,14 @@ def own(kind: Callable[..., nn.Module]) -> Make:
     )
 
 
-MODELS: dict[str, Make | None] = {
-    **dict.fromkeys(REGISTERED),
+MODELS: dict[str, Make | dict[str, Any]] = {
+    **{name: {} for name in REGISTERED},
     "own MLP, dropout": mlp_dropout,
     "own embeddings, BatchNorm, dropout": own(Embedded),
     "own transformer": own(Attention),
-    "realmlp_like": own(RealMLPLike),
-    "realmlp_like, no dropout": own(partial(RealMLPLike, dropout=0.0)),
-    "deeptab_mlp": deeptab_mlp,
-    "tabm": tabm,
-    "frame_mlp": frame_model("MLP", channels=128, num_layers=3),
-    "frame_resnet": frame_model("ResNet", channels=128, num_layers=3),
-    "frame_ft_transformer": frame_model("FTTransformer", channels=64, num_layers=3),
+    "realmlp_like, no dropout": {"dropout": 0.0},
 }
-"""How each is made; None: by its name in the registry."""
+"""How each is made: options of the registry's network of that name, up to a comma, or a function of the encoder."""
 
 
 def measure(name: str, rows: int, seed: int, dataset: str) -> Row:
@@ -261,16 +139,14 @@ def measure(name: str, rows: int, seed: int, dataset: str) -> Row:
     encoder, line = people.encoder, {"model": name, "rows": rows, "seed": seed, "dataset": dataset, "refused": None}
     make = MODELS[name]
     try:
-        if make is None:
-            spec = NetworkSpec(name, experiment.spec.n_classes, encoder.layout)
+        if isinstance(make, dict):
+            spec = NetworkSpec(name.split(",")[0], experiment.spec.n_classes, encoder.layout, make)
             network = build_network(spec, derive_seed(seed, "network"))
         else:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(derive_seed(seed, "network"))
                 network = make(encoder)
             spec = NetworkSpec(hand_over(network), experiment.spec.n_classes, encoder.layout)
-    except ImportError as error:
-        return {**line, "refused": f"not installed: {error.name}"}
     except LightLeakError as error:
         return {**line, "refused": str(error)}
     statistics = any(isinstance(layer, nn.BatchNorm1d) for layer in network.modules())

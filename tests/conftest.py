@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.load import parse_config
 from lightleak.experiments.run import run_audit
+from lightleak.targets import NETWORKS
 
 # A slow machine must not fail a property, and a failure must come back on the next run.
 settings.register_profile("lightleak", deadline=None, derandomize=True)
@@ -156,8 +156,10 @@ def save_captures(tiny: Settings) -> Callable[..., list[Path]]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip cases of TabNet where pytorch-tabnet, on which pytorch-tabular does not depend, is missing."""
-    if find_spec("pytorch_tabnet") is None:
-        for item in items:
-            if "tabnet" in getattr(getattr(item, "callspec", None), "id", ""):
-                item.add_marker(pytest.mark.skip(reason="the extra tabnet brings pytorch-tabnet"))
+    """Skip cases of targets whose libraries are missing."""
+    needed = {name: getattr(NETWORKS.get(name), "missing_package", lambda: None)() for name in NETWORKS}
+    for item in items:
+        named = getattr(getattr(item, "callspec", None), "id", "")
+        for target, package in needed.items():
+            if package is not None and target in named:
+                item.add_marker(pytest.mark.skip(reason=f"{package} is not installed"))

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lightleak.attacks.gradient_inversion.optimize.shell import RestartedInversion
 from lightleak.core import devices
 from lightleak.experiments import probe
 from lightleak.experiments.campaign import plan_packs
@@ -58,6 +59,9 @@ class Stepping:
 
     def on_card(self, device: torch.device) -> "Stepping":
         return self
+
+    def stepped(self, update: Any, seed: int, device: torch.device) -> tuple["Stepping", Any] | None:
+        return (self, update) if self.given.get("steps") else None
 
     def memory(self, update: Any, together: int, device: torch.device) -> None:
         return None
@@ -110,6 +114,32 @@ def test_a_slow_attack_is_stopped_after_few_steps(packs: list[list[Unit]], monke
     cost = measure(packs[0], CPU, "values", seconds=1)
     assert cost.step == pytest.approx(1000)
     assert clock.steps_run == [1, 1, 5]
+
+
+def test_of_a_composed_attack_the_last_stage_is_slow(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gradient that exact inversion leaves open: 20,000 steps are estimated from few."""
+    attacks = {"audit_max": {"exact_joint": {"steps": 2}, "tableak": {"steps": 20_000, "restarts": 2}}}
+    network = {"network": "autoint", "options": {"embedding_dim": 8, "attn_embed_dim": 4, "num_heads": 2}}
+    config = tiny(training__epochs=0, initial__batch_sizes=[3], initial__batches=1, attacks=attacks, target=network)
+    (pack,) = plan_packs(plan_units(config, prepare_experiment(config), Path("no such folder")), CPU)
+    ran: list[int] = []
+    original = RestartedInversion.run_many
+
+    def counting(self: RestartedInversion[Any], *args: Any, **named: Any) -> Any:
+        ran.append(self.options()["steps"])
+        return original(self, *args, **named)
+
+    monkeypatch.setattr(RestartedInversion, "run_many", counting)
+    cost = measure(pack, CPU, "values", seconds=0.1)
+    assert cost.steps == 20_000 and cost.step > 0 and cost.memory
+    assert ran[0] == 1 and max(ran) < 100
+
+
+def test_a_composed_attack_whose_last_stage_is_not_needed_has_no_steps(tiny: Any) -> None:
+    config = tiny(training__epochs=0, initial__batch_sizes=[3], initial__batches=1, attacks={"audit_max": {}})
+    (pack,) = plan_packs(plan_units(config, prepare_experiment(config), Path("no such folder")), CPU)
+    cost = measure(pack, CPU, "values", seconds=0.1)
+    assert cost.steps == 0 and cost.unit > 0
 
 
 def test_kinds_of_the_same_work_are_measured_once(packs: list[list[Unit]], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ EXTRAS = {
     "images": "PIL",
     "scores": "sdmetrics",
     "tabnet": "pytorch_tabnet",
+    "zoo": "tabm",
 }
 """One package of every extra in ``all``."""
 

@@ -87,6 +87,15 @@ class UpdateAttack(ABC):
         """
         return None
 
+    def stepped(
+        self, update: ClientUpdate, seed: int, device: torch.device
+    ) -> tuple["UpdateAttack", ClientUpdate] | None:
+        """Return the attack on this update whose ``steps`` take the time, and what it attacks; None where none does.
+
+        A composed attack runs what comes before that attack.
+        """
+        return (self, update) if self.options().get("steps") else None
+
     def on_card(self, device: torch.device) -> Self:
         """This attack with a memory budget from the size of a GPU, not from what is free: its calls are cut alike."""
         return self

@@ -27,7 +27,7 @@ from lightleak.experiments.unit import Kept, Unit, run_pack
 
 PROBE_SECONDS = 10.0
 """About what the probes of a plan take together; a kind of unit of which one step takes longer gets that step, and an
-attack without steps, such as exact inversion, runs one unit whole."""
+attack without steps, such as exact inversion, runs one unit whole, also as a stage of a composed one."""
 
 SETUP_UNITS = 4
 """Units that are observed, scored and written to measure the time spent outside the steps."""
@@ -155,24 +155,39 @@ def estimate(
 
 def measure(pack: Sequence[Unit], device: torch.device, kept: Kept, seconds: float) -> Cost:
     """What a unit of this pack takes, from runs of few steps that take about ``seconds`` together."""
-    attack = pack[0].make_attack()
-    steps = int(attack.options().get("steps", 0))
-    few = [replace(unit, options={**unit.options, "steps": 1}) if steps else unit for unit in pack[:SETUP_UNITS]]
-    of_unit = _timed(lambda: _run(few[:1], device, kept), device)
+    attack, (update, _) = pack[0].make_attack(), pack[0].observe()
+    began = time.perf_counter()
+    stepped = attack.stepped(update, pack[0].seed, device)
+    before = time.perf_counter() - began  # what a composed attack does ahead of the one with steps
+    stage = None if stepped is None or stepped[0] is attack else stepped[0].name
+    few = pack[:SETUP_UNITS] if stepped is None else [_of_one_step(unit, stage) for unit in pack[:SETUP_UNITS]]
+    of_unit = before
+    if before < seconds / 4:
+        of_unit = _timed(lambda: _run(few[:1], device, kept), device)
     if of_unit * len(few) < seconds / 4:
         of_unit = _timed(lambda: _run(few, device, kept), device) / len(few)
-    if not steps:
+    if stepped is None:
         return Cost(of_unit, 0.0, 0, None)
-    update, _ = pack[0].observe()
+    last, seen = stepped
 
     def run(number: int) -> float:
-        limited = pack[0].make_attack(steps=number).on_card(device)
-        return _timed(lambda: limited.run_many([update] * len(pack), range(len(pack)), device), device)
+        limited = replace(pack[0], attack=last.name, options={**last.options(), "steps": number}).make_attack()
+        called = limited.on_card(device)
+        return _timed(lambda: called.run_many([seen] * len(pack), range(len(pack)), device), device)
 
+    steps = int(last.options()["steps"])
     with peak_memory(device) as peak:
         of_step = slope(run, steps, seconds) / len(pack)
-    memory = peak() if device.type == "cuda" else attack.memory(update, len(pack), device)
+    memory = peak() if device.type == "cuda" else last.memory(seen, len(pack), device)
     return Cost(max(0.0, of_unit - of_step), of_step, steps, memory)
+
+
+def _of_one_step(unit: Unit, stage: str | None) -> Unit:
+    """The unit with one step of its attack, or of a stage of it."""
+    limited: dict[str, object] = {"steps": 1}
+    if stage is not None:
+        limited = {stage: {**(unit.options.get(stage) or {}), **limited}}
+    return replace(unit, options={**unit.options, **limited})
 
 
 def measure_pack(make: Callable[[int], Pack], steps: int, device: torch.device, folder: Path, seconds: float) -> Cost:

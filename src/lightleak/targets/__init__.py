@@ -7,7 +7,9 @@ from lightleak.targets import (  # noqa: F401  each registers its networks
     image_cnn,
     linear,
     mlp,
+    other_libraries,
     pytorch_tabular,
+    realmlp,
     resnet,
 )
 from lightleak.targets.spec import NETWORKS, NetworkSpec, build_network

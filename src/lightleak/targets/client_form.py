@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from lightleak.core.errors import UnsupportedError
 from lightleak.data.input_form import InputForm
 from lightleak.data.layout import Block
-from lightleak.targets.pytorch_tabular_parts import with_differentiable_parts
+from lightleak.targets.differentiable_parts import with_differentiable_parts
 
 PREFIX = "network"
 """Under which a `ClientForm` has the network: begins the names of its parameters, buffers and layers."""

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from lightleak.data.layout import Block, EncodedLayout
 from lightleak.targets import options
+from lightleak.targets.differentiable_parts import with_differentiable_parts
 from lightleak.targets.normalization import with_functional_normalization
-from lightleak.targets.pytorch_tabular_parts import with_differentiable_parts
 from lightleak.targets.spec import NETWORKS
 
 MAX_EMBEDDING = 50  # pytorch-tabular's rule for the embedding of c categories: min(50, (c + 2) // 2)

@@ -96,6 +96,8 @@ class LayerNorm(nn.LayerNorm):
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalize ``input``; half precision is normalized in float32."""
+        if not input.numel():  # torch warns about the variance of no elements
+            return input
         x = input.to(torch.promote_types(input.dtype, torch.float32))
         dims = tuple(range(-len(self.normalized_shape), 0))
         variance, mean = torch.var_mean(x, dim=dims, correction=0, keepdim=True)

@@ -1,29 +1,19 @@
 """pytorch-tabular's models as they ship, under our LightningModule: its embedding layer, backbone and head."""
 
 from dataclasses import asdict
-from importlib.util import find_spec
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from lightleak.core.errors import UnsupportedError, UsageError
-from lightleak.data.input_form import InputForm, InputPart
-from lightleak.data.layout import Block, EncodedLayout
+from lightleak.core.errors import UsageError
+from lightleak.data.layout import EncodedLayout
 from lightleak.targets import options
-from lightleak.targets.client_form import ClientForm
 from lightleak.targets.gandalf import MAX_EMBEDDING
-from lightleak.targets.normalization import with_functional_normalization
+from lightleak.targets.packages import NumbersAndCodes
 from lightleak.targets.spec import NETWORKS
-
-NEEDS = {"TabNetModel": "pytorch-tabnet"}
-"""Models of pytorch-tabular that need a further package."""
 
 UNUSED = (("FTTransformerBackbone", "normalizing_batch_norm"), ("TabNetNoEmbeddings", "initial_bn"))
 """BatchNorm layers, by class and attribute, that their model never calls: their parameters have no gradient."""
-
-ROWS = 3
-"""Rows of the trial batch that checks a new model."""
 
 
 class Model(nn.Module):
@@ -38,7 +28,6 @@ class Model(nn.Module):
 
     Raises:
         UsageError: a setting that the config does not have, or a value that it refuses.
-        UnsupportedError: a package that the model needs is not installed.
     """
 
     # pytorch-tabular carries no type information.
@@ -68,8 +57,6 @@ class Model(nn.Module):
         )
         # Its trainer's batch size only bounds that of ghost normalization.
         facts = {**asdict(config), "batch_size": getattr(config, "virtual_batch_size", None) or 1}
-        if name in NEEDS and is_missing(NEEDS[name]):
-            raise UnsupportedError(f"{name} of pytorch-tabular needs {NEEDS[name]}: pip install 'lightleak[tabnet]'")
         made = getattr(models, name.removesuffix("Model") + "Model")(
             OmegaConf.create(facts), inferred_config=OmegaConf.create(asdict(inferred))
         )
@@ -88,20 +75,14 @@ class Model(nn.Module):
         return logits
 
 
-class PyTorchTabularNetwork(ClientForm):
-    """A model of pytorch-tabular on encoded rows; categorical blocks multiply its embeddings, as in ``gandalf``.
+class PyTorchTabularNetwork(NumbersAndCodes):
+    """A model of pytorch-tabular on encoded rows.
 
-    Where the encoding standardizes the blocks, that is an affine re-parametrization of the embeddings. The rows of the
+    The rows of the
     embeddings are the layout's categories; pytorch-tabular has one more, for unknown ones, that no row reaches.
     """
 
     model_name: str
-
-    @classmethod
-    def missing_package(cls) -> str | None:
-        """Return the package that the model needs and that is not installed, if any."""
-        needed = NEEDS.get(cls.model_name)
-        return needed if needed is not None and is_missing(needed) else None
 
     def __init__(self, layout: EncodedLayout, n_classes: int, **settings: Any) -> None:
         """Build the model.
@@ -113,23 +94,13 @@ class PyTorchTabularNetwork(ClientForm):
 
         Raises:
             UsageError: a setting that the config does not have, or a value that it refuses.
+            UnsupportedError: a package that the model needs is not installed.
         """
+        self.require_package()
         categories = [block.width for block in layout.categorical]
         n_classes = options.count("n_classes", n_classes, 2)
         model = Model(self.model_name, categories, len(layout.numerical), n_classes, settings)
-        parts = (_part("continuous", layout.numerical, False), _part("categorical", layout.categorical, True))
-        rows = torch.zeros(ROWS, layout.width)
-        rows[:, [block.start for block in layout.categorical]] = 1
-        super().__init__(with_functional_normalization(model), InputForm(parts), rows)
-
-
-def is_missing(package: str) -> bool:
-    """Return whether a package is not installed."""
-    return find_spec(package.replace("-", "_")) is None
-
-
-def _part(key: str, blocks: tuple[Block, ...], is_coded: bool) -> InputPart:
-    return InputPart((key,), blocks, (is_coded,) * len(blocks), is_integer=is_coded)
+        super().__init__(model, layout)
 
 
 @NETWORKS.register("category_embedding")
@@ -164,4 +135,4 @@ class DANet(PyTorchTabularNetwork):
 class TabNet(PyTorchTabularNetwork):
     """pytorch-tabular's TabNet (Arik and Pfister 2021, arXiv 1908.07442), which needs pytorch-tabnet: sparse masks."""
 
-    model_name = "TabNetModel"
+    model_name, package, extra = "TabNetModel", "pytorch-tabnet", "tabnet"

@@ -149,6 +149,16 @@ class ComposedAttack(UpdateAttack):
         stages = self.stages.get(kind)
         return stages[-1].name if stages else None
 
+    def stepped(
+        self, update: ClientUpdate, seed: int, device: torch.device
+    ) -> tuple[UpdateAttack, ClientUpdate] | None:
+        """See `UpdateAttack.stepped`: the last stage, on what the others leave."""
+        course, (*first, last) = Course(update, seed), self._stages_of(update)
+        for stage in first:
+            if stage.name != last.name and not course.is_over:
+                _run_stage(stage, [course], device, None)
+        return None if course.is_over or not course.is_served_by(last) else (last, course.rest)
+
     def on_card(self, device: torch.device) -> Self:
         """See `UpdateAttack.on_card`, for every stage."""
         attack = copy.copy(self)

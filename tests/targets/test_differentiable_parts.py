@@ -9,7 +9,7 @@ from pytorch_tabular.models.danet.danet import DANetBackbone
 from torch import Tensor
 from torch.func import grad, vmap
 
-from lightleak.targets.pytorch_tabular_parts import entmax15, sparsemax, t_softmax, with_differentiable_parts
+from lightleak.targets.differentiable_parts import entmax15, sparsemax, t_softmax, with_differentiable_parts
 
 
 def test_t_softmax_is_sparse_and_sums_to_one() -> None:

@@ -1,4 +1,4 @@
-"""Parts of pytorch-tabular's models that attacks cannot differentiate, and what computes the same and can be."""
+"""Parts of other libraries' models that attacks cannot differentiate, and what computes the same and can be."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,6 +10,9 @@ from torch import Tensor, nn
 PACKAGE = "pytorch_tabular."
 TABNET = "pytorch_tabnet."
 """From which pytorch-tabular takes TabNet."""
+
+FRAME = "torch_frame."
+"""pytorch-frame."""
 
 
 def t_softmax(scores: Tensor, t: Tensor) -> Tensor:
@@ -73,10 +76,10 @@ REPLACED: dict[str, Callable[..., Tensor]] = {"t_softmax": t_softmax, "entmax15"
 
 
 def with_differentiable_parts(network: nn.Module) -> nn.Module:
-    """Replace, in place, what ``torch.func`` refuses in pytorch-tabular's layers; logits and gradients stay equal.
+    """Replace, in place, what ``torch.func`` refuses in other libraries' layers; logits and gradients stay equal.
 
-    These are its sparse softmaxes, those of TabNet among them, and the feature importances that its FT-Transformer and
-    AutoInt record in a forward.
+    These are pytorch-tabular's sparse softmaxes, those of TabNet among them, and the feature importances that its
+    FT-Transformer and AutoInt record in a forward; and the mask of missing codes of pytorch-frame's embeddings.
 
     Returns:
         ``network``.
@@ -84,6 +87,8 @@ def with_differentiable_parts(network: nn.Module) -> nn.Module:
     for module in network.modules():
         if type(module).__module__.startswith(TABNET):
             _adapt_tabnet(module)
+        if type(module).__module__.startswith(FRAME) and type(module).__name__ == "EmbeddingEncoder":
+            vars(module)["encode_forward"] = partial(_present_codes, module)
         if not type(module).__module__.startswith(PACKAGE):
             continue
         for name, value in list(vars(module).items()):
@@ -114,6 +119,12 @@ def _embedded_columns(embeddings: nn.ModuleList, is_number: list[bool], x: Tenso
     layers = iter(embeddings)
     columns = [x[:, [k]] if number else next(layers)(x[:, k].long()) for k, number in enumerate(is_number)]
     return torch.cat(columns, 1)
+
+
+def _present_codes(encoder: Any, codes: Tensor, names: list[str] | None = None) -> Tensor:
+    """Embeddings of codes ``[n, columns]`` of which none is missing."""
+    embedded: Tensor = encoder.emb(codes + encoder.offset + 1)
+    return embedded
 
 
 def _name(function: Any) -> str:

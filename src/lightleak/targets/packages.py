@@ -1,0 +1,74 @@
+"""Networks of other libraries: the package that one needs, and the rows that one of numbers and codes takes."""
+
+from importlib.util import find_spec
+
+import torch
+from torch import nn
+
+from lightleak.core.errors import UnsupportedError
+from lightleak.data.input_form import InputForm, InputPart
+from lightleak.data.layout import Block, EncodedLayout
+from lightleak.targets.client_form import ClientForm
+from lightleak.targets.normalization import with_functional_normalization
+
+MODULES = {"pytorch-frame": "torch_frame"}
+"""Modules of packages that are not named after them."""
+
+
+ROWS = 3
+"""Rows of the trial batch that checks a new model."""
+
+
+class FromPackage:
+    """A network whose layers come from a package that is not installed with LightLeak.
+
+    Attributes:
+        package: its name for pip; None: it is always installed.
+        extra: of LightLeak that brings the package; None: it is installed by its own name.
+    """
+
+    package: str | None = None
+    extra: str | None = None
+
+    @classmethod
+    def missing_package(cls) -> str | None:
+        """Return the package that the network needs and that is not installed, if any."""
+        return cls.package if cls.package is not None and is_missing(cls.package) else None
+
+    @classmethod
+    def require_package(cls) -> None:
+        """Check that the package is installed.
+
+        Raises:
+            UnsupportedError: it is not.
+        """
+        if (package := cls.missing_package()) is not None:
+            brings = f"'lightleak[{cls.extra}]'" if cls.extra is not None else package
+            raise UnsupportedError(f"{cls.__name__} needs {package}: pip install {brings}")
+
+
+def is_missing(package: str) -> bool:
+    """Return whether a package is not installed."""
+    return find_spec(MODULES.get(package, package.replace("-", "_"))) is None
+
+
+class NumbersAndCodes(FromPackage, ClientForm):
+    """A model that takes numbers ``continuous`` and integer codes ``categorical``, on encoded rows.
+
+    Categorical blocks multiply the model's embeddings, as in ``gandalf``: where the encoding standardizes the blocks,
+    that is an affine re-parametrization of the embeddings.
+
+    Args:
+        model: of the library.
+        layout: encoded input of width d.
+    """
+
+    def __init__(self, model: nn.Module, layout: EncodedLayout) -> None:
+        parts = (_part("continuous", layout.numerical, False), _part("categorical", layout.categorical, True))
+        rows = torch.zeros(ROWS, layout.width)
+        rows[:, [block.start for block in layout.categorical]] = 1
+        super().__init__(with_functional_normalization(model), InputForm(parts), rows)
+
+
+def _part(key: str, blocks: tuple[Block, ...], is_coded: bool) -> InputPart:
+    return InputPart((key,), blocks, (is_coded,) * len(blocks), is_integer=is_coded)
