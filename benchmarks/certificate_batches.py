@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from model_zoo import ScaledLinear
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -31,6 +30,7 @@ from lightleak.protocols import fedavg, fedsgd
 from lightleak.protocols.aggregate import aggregate_updates
 from lightleak.protocols.client_training import LocalTraining
 from lightleak.targets.own import hand_over
+from lightleak.targets.realmlp import ScaledLinear
 from lightleak.targets.spec import NetworkSpec, build_network
 
 Draw = np.random.Generator

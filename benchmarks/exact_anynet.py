@@ -8,8 +8,9 @@ Parts: activations, batch-norm (batch statistics are known to the server; untrai
 layer-norm, shallow (one hidden layer), tables (German, Bank, Diabetes-130 with 20 classes), relu (a plain ReLU chain,
 for comparison with `exact.py`), trained (after one epoch of Adam), attention (pytorch-tabular's FT-Transformer),
 attention-trained (the same after one epoch), embedded (a user's own module with embeddings, and GANDALF), unknown
-(BatchNorm on numbers whose statistics the server does not know: digits are those of normalized numbers), fedavg
-(weight updates of local SGD at rate 0.01, smooth activations, by `exact_fedavg`). Labels are unknown, one thread,
+(BatchNorm on numbers whose statistics the server does not know: digits are those of normalized numbers), buffers
+(BatchNorm whose statistics are read off the float32 running buffers that a client sends back), fedavg (weight updates
+of local SGD at rate 0.01, smooth activations, by `exact_fedavg`). Labels are unknown, one thread,
 float32 gradients. Client i has seed --seed + i, and with it rows and a network of its own. Every finished batch is
 one line of --output; a rerun skips those. A batch is whole when every cell of every row is right (numbers within
 TabLeak's tolerance). Seconds on a shared machine vary: the rate of its matrix products is measured after every batch.
@@ -19,7 +20,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.data.layout import EncodedLayout
 from lightleak.experiments.environment import project_state
+from lightleak.integrations.running_statistics import batch_statistics
 from lightleak.metrics.certificate import certificate_facts, certified_accuracy
 from lightleak.metrics.inversion.attack_accuracy import wilson_interval
 from lightleak.metrics.score import score
@@ -95,6 +97,7 @@ class Case:
         whole: share of batches that is to be whole in cells.
         seconds: mean CPU seconds that a batch may take; 0: no goal.
         unknown: the server does not know the statistics of BatchNorm.
+        buffers: the server reads the statistics of BatchNorm off the buffers that the client sends.
         local: epochs, and batches of each, of local SGD; None: one gradient.
     """
 
@@ -107,6 +110,7 @@ class Case:
     whole: float = 0.0
     seconds: float = 0.0
     unknown: bool = False
+    buffers: bool = False
     local: tuple[int, int] | None = None
 
     @property
@@ -115,6 +119,7 @@ class Case:
         options = ", ".join(f"{name} {value}" for name, value in self.options.items())
         trained = f", trained {self.epochs} epochs" if self.epochs else ""
         unknown = ", statistics unknown" if self.unknown else ""
+        unknown += ", statistics from buffers" if self.buffers else ""
         local = "" if self.local is None else ", FedAvg {} x {}".format(*self.local)
         return f"{self.dataset}: {self.network} ({options}){trained}{unknown}{local}, {self.rows} rows"
 
@@ -176,6 +181,12 @@ CASES: tuple[Case, ...] = (
         for rows in (8, 32)
     ),
     *(
+        Case("buffers", name, rows, options, epochs=epochs, buffers=True)
+        for name, options in (("mlp", {"norm": "batch"}), ("resnet_preact", {}))
+        for epochs in (0, 1)
+        for rows in (8, 32)
+    ),
+    *(
         Case("fedavg", "mlp", rows, {"activation": activation}, local=local)
         for activation in ("gelu", "tanh")
         for rows in (8, 32)
@@ -223,6 +234,11 @@ def observe(case: Case, seed: int) -> tuple[ClientUpdate, GroundTruth]:
         marginals=people.marginals,
         share_statistics=statistics,
     )
+    if case.buffers:
+        before = {name: value.clone() for name, value in network.named_buffers()}
+        with torch.no_grad():
+            network.train()(x)
+        update = replace(update, batch_statistics=batch_statistics(network, before, dict(network.named_buffers())))
     return update, GroundTruth(x, y)
 
 

@@ -27,7 +27,7 @@ from lightleak.experiments.load import load_config
 from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.plan_text import describe_plan
 from lightleak.experiments.run import resumed_config, run_audit
-from lightleak.experiments.training import client_defense
+from lightleak.experiments.training import client_defense, federated_data
 from lightleak.protocols.fedsgd import client_update
 from lightleak.protocols.replay import deviation, replay
 from lightleak.targets.classifier import TabularClassifier
@@ -236,13 +236,36 @@ def test_a_target_epsilon_decides_the_noise_of_fresh_clients_as_of_the_training(
     assert 4.9 < defense.epsilon(8 / 86, 22) <= 5.0
 
 
+def test_dp_sgd_in_local_steps_of_fedavg_counts_every_step_of_a_row(
+    tmp_path: Path, tiny_fedavg: Config, silent: Console
+) -> None:
+    pytest.importorskip("opacus", reason="the extra dp brings it")
+    defense = {"name": "dp_sgd", "options": {"target_epsilon": 8.0}, "point": "steps"}
+    config = tiny_fedavg(defense=defense, attacks=["random"])
+    run_audit(config, tmp_path / "run", console=silent)
+    told = json.loads((tmp_path / "run" / "training.json").read_text())
+    data = federated_data(config, prepare_experiment(config))
+    takes = torch.cat([next(iter(data.train_dataloader().sampler)) for _ in range(config.protocol.rounds)]).bincount()
+    # Two local epochs in each of at most three rounds.
+    assert told["steps"] == 2 * int(takes.max()) <= 6
+    private = DPSGD(noise_multiplier=told["noise_multiplier"])
+    assert told["epsilon"] == pytest.approx(8.0) == private.release_epsilon(told["steps"])
+    assert told["release_epsilon"] == pytest.approx(private.release_epsilon(2))
+    rows = rows_of(tmp_path / "run")
+    trained = [row for row in rows if row["source"] == "training"]
+    assert {row["epsilon"] for row in trained} == {told["epsilon"]} and len(rows) > len(trained)
+    assert {row["release_epsilon"] for row in trained} == {told["release_epsilon"]}
+    fresh = client_defense(config, prepare_experiment(config))
+    assert isinstance(fresh, DPSGD) and fresh.noise_multiplier == told["noise_multiplier"]
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
         ({"target__options": {"hidden": [6], "norm": "batch"}}, "dp_sgd cannot protect these layers"),
         ({"defense__options": {"noise_multiplier": 1.0, "delta": 0.4}}, "delta must be below 1/86"),
         ({"defense__options": {}}, "give either noise_multiplier or target_epsilon"),
-        ({"defense__options": {"target_epsilon": 1.0}, "training__epochs": 0}, "training.epochs is 0; give noise"),
+        ({"defense__options": {"target_epsilon": 1.0}, "training__epochs": 0}, "training.epochs is 0: give noise"),
         ({"defense__name": "dp_sdg"}, "did you mean 'dp_sgd'"),
     ],
 )

@@ -82,7 +82,10 @@ def test_round_trip_and_rounds() -> None:
             "capture.per_epoch must be at most 2 (updates of one round), got 3",
         ),
         ({"label_method": "geng"}, "label_method must be one of interpolated, geng_server, geng_client under fedavg"),
-        ({"defense.name": "dp_sgd", "defense.options.noise_multiplier": 1.0}, "'dp_sgd' defends a FedSGD training"),
+        (
+            {"defense.name": "dp_sgd", "defense.options.noise_multiplier": 1.0},
+            "dp_sgd acts on the rows of every local step: set defense.point to steps",
+        ),
     ],
 )
 def test_wrong_settings_of_fedavg_are_refused_by_name(overrides: dict[str, Any], message: str) -> None:

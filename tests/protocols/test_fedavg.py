@@ -52,13 +52,18 @@ def same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
+DROPPING = {"danet", "ft_transformer", "tabm", "realmlp_like", "deeptab_mlp"}
+DROPPING |= {"frame_mlp", "frame_resnet", "frame_ft_transformer"}
+"""Networks whose dropout draws anew in every forward in train mode."""
+
+
 @pytest.mark.parametrize(
     ("name", "training_mode"),
     [
         (name, training_mode)
         for name in sorted({*filter(is_differentiable, NETWORKS.names())} - {"image_cnn"})
         for training_mode in (True, False)
-        if not (training_mode and name in ("danet", "ft_transformer"))  # their dropout draws anew in every forward
+        if not (training_mode and name in DROPPING)
     ],
 )
 def test_one_epoch_of_one_batch_is_fedsgd(
@@ -311,7 +316,7 @@ def test_local_batches_of_one_row_are_refused_where_they_have_no_variance(client
     [
         ({"share_labels": True}, "share_labels must be one of none, counts, batches, got True"),
         ({"defend": "rows"}, "defend must be one of update, steps, got 'rows'"),
-        ({"defense": "gaussian_noise"}, "defense must be an UpdateDefense or None, got str"),
+        ({"defense": "gaussian_noise"}, "defense must be a defense of what clients send or None, got str"),
     ],
 )
 def test_wrong_settings_are_refused(client: Client, change: dict[str, Any], message: str) -> None:

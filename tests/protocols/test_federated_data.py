@@ -49,6 +49,13 @@ def test_who_is_drawn_depends_on_seed_and_round_alone() -> None:
     assert {client for clients in drawn(data(clients_per_round=3), 40) for client in clients} == set(range(8))
 
 
+def test_the_rounds_of_the_client_that_is_drawn_most_are_counted() -> None:
+    federation = data(clients_per_round=3)
+    drawn_often = torch.tensor([client for clients in drawn(federation, 9) for client in clients]).bincount()
+    assert federation.most_rounds_of_a_client(9) == int(drawn_often.max())
+    assert federation.most_rounds_of_a_client(0) == 0
+
+
 def test_every_client_is_drawn_equally_often() -> None:
     """2 of 5 in 1,000 rounds: 400 each, within four standard deviations of a binomial count (15.5)."""
     sampler = RoundSampler(5, 2, seed=0)

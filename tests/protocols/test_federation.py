@@ -13,10 +13,11 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from lightleak.core.errors import UsageError
+from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.data.layout import EncodedLayout
 from lightleak.data.partition import partition_dirichlet, partition_iid
+from lightleak.defenses.horizontal import DPSGD
 from lightleak.defenses.horizontal.defense import UpdateDefense
 from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.protocols.client_training import LocalTraining, row_order
@@ -259,6 +260,28 @@ def test_the_defense_enters_training(defend: Any) -> None:
     assert len({tuple(delta.flatten().tolist()) for delta in deltas}) == 12
 
 
+def test_dp_sgd_acts_on_the_rows_of_local_steps() -> None:
+    pytest.importorskip("opacus", reason="the extra dp brings it")
+    clips = {"name": "dp_sgd", "options": {"noise_multiplier": 0.0, "max_grad_norm": 1e6}}
+    modules = [
+        FederatedAveraging(spec_of(), LOCAL, seed=3, defense=defense, defend="steps")
+        for defense in (None, clips, DPSGD(noise_multiplier=0.0, max_grad_norm=1e-3), DPSGD(noise_multiplier=1.0))
+    ]
+    recorder = Recorder()
+    for module in modules:
+        fit(module, callbacks=[recorder] if module is modules[2] else [])
+    plain, wide, narrow, noised = (module.network.state_dict() for module in modules)
+    for name, value in plain.items():
+        torch.testing.assert_close(wide[name], value, rtol=1e-4, atol=1e-6)
+    assert not same(noised, plain) and not same(narrow, plain)
+    # Momentum of 0.5 at most doubles a step of 0.1 along a gradient of norm 0.001.
+    run = recorder.rounds[0].runs[0]
+    steps = LOCAL.steps(len(run.labels))
+    assert 0 < torch.cat([d.flatten() for d in run.delta.values()]).norm() <= 2 * 0.1 * 1e-3 * steps
+    with pytest.raises(UnsupportedError, match="dp_sgd cannot protect these layers"):
+        fit(FederatedAveraging(spec_of(norm="batch"), LOCAL, seed=3, defense=clips, defend="steps"))
+
+
 def test_secure_aggregation_changes_who_is_seen_and_not_what_is_learned() -> None:
     recorder = Recorder()
     grouped, single = (FederatedAveraging(spec_of(), LOCAL, seed=3, group_size=size) for size in (2, None))
@@ -333,7 +356,8 @@ def test_other_data_and_trainers_are_refused() -> None:
         ({"defense": {"name": "magic"}}, "unknown defense 'magic'"),
         ({"defense": {"name": "gaussian_noise", "options": {"level": 1}}}, "does not take these options: .*level"),
         ({"defense": {"options": {}}}, "unknown defense 'None'"),
-        ({"defense": 3}, "defense must be an UpdateDefense or None, got int"),
+        ({"defense": 3}, "defense must be a defense of what clients send or None, got int"),
+        ({"defense": DPSGD(noise_multiplier=1.0)}, "dp_sgd acts on the rows of local steps: defend must be 'steps'"),
         ({"training": {"epochs": 0}}, "epochs must be at least 1"),
     ],
 )

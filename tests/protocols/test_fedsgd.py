@@ -25,13 +25,18 @@ def norm_layer(network: torch.nn.Module) -> torch.nn.Module:
     return next(m for m in network.modules() if isinstance(m, torch.nn.BatchNorm1d))
 
 
+DROPPING = {"danet", "ft_transformer", "tabm", "realmlp_like", "deeptab_mlp"}
+DROPPING |= {"frame_mlp", "frame_resnet", "frame_ft_transformer"}
+"""Networks whose dropout draws anew in every forward in train mode."""
+
+
 @pytest.mark.parametrize(
     ("name", "training_mode"),
     [
         (name, training_mode)
         for name in sorted({*filter(is_differentiable, NETWORKS.names())} - {"image_cnn"})
         for training_mode in (True, False)
-        if not (training_mode and name in ("danet", "ft_transformer"))  # their dropout draws anew in every forward
+        if not (training_mode and name in DROPPING)
     ],
 )
 def test_update_is_the_gradient_of_the_mean_loss(

@@ -160,7 +160,7 @@ class FreshFedAvgClients:
     seed: int
     protocol: ProtocolConfig
     share_labels: ShareLabels
-    defense: UpdateDefense | None = None
+    defense: UpdateDefense | TrainingDefense | None = None
     point: Literal["update", "steps"] = "update"
 
     def observe(self, n_rows: int, index: int) -> tuple[ClientUpdate, GroundTruth]:

@@ -12,7 +12,7 @@ from lightleak.core.bounds import Section, bounded
 from lightleak.core.errors import UsageError
 from lightleak.data.column import MissingPolicy
 from lightleak.data.encoder import Encoding
-from lightleak.defenses.horizontal import UPDATE_DEFENSES, TrainingDefense
+from lightleak.defenses.horizontal import TrainingDefense
 from lightleak.experiments.federation_config import (
     LABEL_METHODS,
     DefenseConfig,
@@ -265,7 +265,7 @@ class AuditConfig(RunConfig):
         if not self.attacks:
             raise UsageError("attacks must name at least one attack")
         if not (self.rounds and self.capture.epochs) and not (self.initial.batches and self.initial.batch_sizes):
-            without = "capture.epochs names no epoch" if self.rounds else f"{self._rounds_setting} is 0"
+            without = "capture.epochs names no epoch" if self.rounds else f"{self.rounds_setting} is 0"
             raise UsageError(f"nothing to attack: {without}, and initial names no batches")
         allowed = LABEL_METHODS[self.protocol.name]
         if self.label_method is not None and self.label_method not in allowed:
@@ -274,7 +274,7 @@ class AuditConfig(RunConfig):
             )
         if self.rounds and self.capture.epochs and min(self.capture.epochs) >= self.rounds:
             raise UsageError(
-                f"capture.epochs must name one below {self.rounds} ({self._rounds_setting}; the first is 0), got "
+                f"capture.epochs must name one below {self.rounds} ({self.rounds_setting}; the first is 0), got "
                 f"{list(self.capture.epochs)}"
             )
         self._check_coverage()
@@ -292,7 +292,8 @@ class AuditConfig(RunConfig):
         return self.protocol.rounds if self.protocol.is_fedavg else self.training.epochs
 
     @property
-    def _rounds_setting(self) -> str:
+    def rounds_setting(self) -> str:
+        """Name of the setting that `rounds` reads."""
         return "protocol.rounds" if self.protocol.is_fedavg else "training.epochs"
 
     def _check_coverage(self) -> None:
@@ -309,7 +310,7 @@ class AuditConfig(RunConfig):
                 f"capture.coverage must be first or {fitting} under {self.protocol.name}, got {capture.coverage!r}"
             )
         if not self.rounds or not capture.epochs:
-            without = "capture.epochs names no epoch" if self.rounds else f"{self._rounds_setting} is 0"
+            without = "capture.epochs names no epoch" if self.rounds else f"{self.rounds_setting} is 0"
             raise UsageError(f"capture.coverage {capture.coverage!r} is about updates of a training, and {without}")
 
     def _check_defense(self) -> None:
@@ -332,10 +333,9 @@ class AuditConfig(RunConfig):
                 "initial.releases repeats FedSGD gradients behind a defense of updates, such as gaussian_noise: got "
                 f"{self.protocol.name} and defense.name {self.defense.name!r}"
             )
-        if self.protocol.is_fedavg and isinstance(defense, TrainingDefense):
+        if self.protocol.is_fedavg and isinstance(defense, TrainingDefense) and self.defense.point != "steps":
             raise UsageError(
-                f"defense.name {self.defense.name!r} defends a FedSGD training; under fedavg choose one of "
-                f"{', '.join(UPDATE_DEFENSES)}"
+                f"under fedavg {self.defense.name} acts on the rows of every local step: set defense.point to steps"
             )
 
     def _check_fedavg(self) -> None:

@@ -73,17 +73,18 @@ def release_facts(config: DefenseConfig, spec: NetworkSpec) -> dict[str, Any]:
     return defense.release_privacy(sum(p.numel() for p in build_network(spec, seed=0).parameters()))
 
 
-def defense_facts(config: DefenseConfig, training: Path) -> dict[str, Any]:
+def defense_facts(config: DefenseConfig, training: Path, local_epochs: int = 1) -> dict[str, Any]:
     """Of a run whose clients defend themselves: the defense, its strength, and the privacy that an accountant found.
 
     Args:
         config: the defense.
+        local_epochs: local steps of an update that a row takes part in.
         training: what the finished training left (`TRAINING_FILE`); without it nothing is said of privacy.
     """
     defense = defense_of(config)
     strength = None if defense is None else defense.strength
     facts: dict[str, Any] = {"defense": config.name, "defense_strength": strength}
     if isinstance(defense, DPSGD) and defense.noise_multiplier:
-        facts |= {"release_epsilon": defense.release_epsilon(), "delta": defense.delta}
+        facts |= {"release_epsilon": defense.release_epsilon(local_epochs), "delta": defense.delta}
     granted = json.loads(training.read_text()) if training.is_file() else {}
     return facts | {name: granted[name] for name in PRIVACY if name in granted}

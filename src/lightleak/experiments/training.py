@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -213,7 +213,8 @@ def prepare_training(config: AuditConfig, experiment: Experiment) -> Prepared:
     places = places_of_training(config)
     _check_places(config, places)
     if config.protocol.is_fedavg:
-        return Prepared(federation(config, experiment), federated_data(config, experiment))
+        facts = partial(_local_privacy, config, experiment)
+        return Prepared(federation(config, experiment), federated_data(config, experiment), facts=facts)
     data, defense = data_module(config, experiment), defense_of(config.defense)
     data.check_ranks(places.world)
     model = TabularClassifier(experiment.spec, config.training.optimizer, seed=derive_seed(config.seed, "network"))
@@ -257,11 +258,36 @@ def client_defense(config: AuditConfig, experiment: Experiment) -> UpdateDefense
         return defense
     if not config.rounds:
         raise UsageError(
-            "defense: target_epsilon is about a whole training, and training.epochs is 0; give noise_multiplier"
+            f"defense: target_epsilon is about a whole training; {config.rounds_setting} is 0: give noise_multiplier"
         )
+    if config.protocol.is_fedavg:
+        return defense.resolved_for(_steps_of_a_row(config, experiment))
     data = data_module(config, experiment)
     batches = PoissonSampler(len(data.train_indices), data.batch_size, seed=0)
     return _resolved(defense, batches.sample_rate, config.rounds * len(batches))
+
+
+def _steps_of_a_row(config: AuditConfig, experiment: Experiment) -> int:
+    """Local steps that a row takes part in over all rounds, of the client that is drawn most often."""
+    return config.protocol.local_epochs * federated_data(config, experiment).most_rounds_of_a_client(config.rounds)
+
+
+def _local_privacy(config: AuditConfig, experiment: Experiment) -> dict[str, Any]:
+    """What DP-SGD in local steps grants: epsilon of all rounds, and of one update; no sampling is counted on."""
+    defense = client_defense(config, experiment)
+    if not isinstance(defense, DPSGD):
+        return {}
+    steps, noise = _steps_of_a_row(config, experiment), defense.noise()
+    granted = {"epsilon": steps, "release_epsilon": config.protocol.local_epochs}
+    return {
+        **{name: defense.release_epsilon(of) if noise else None for name, of in granted.items()},
+        "delta": defense.delta,
+        "noise_multiplier": noise,
+        "max_grad_norm": defense.max_grad_norm,
+        "sampling": "none",
+        "steps": steps,
+        "accountant": "gaussian",
+    }
 
 
 @cache
@@ -444,8 +470,7 @@ def federation(config: AuditConfig, experiment: Experiment) -> FederatedAveragin
     Raises:
         UsageError: see `client_rows`, or rows that the local batches do not divide.
     """
-    protocol, defense = config.protocol, defense_of(config.defense)
-    assert defense is None or isinstance(defense, UpdateDefense)  # `AuditConfig` refuses others
+    protocol, defense = config.protocol, client_defense(config, experiment)
     return FederatedAveraging(
         experiment.spec,
         protocol.local_training(client_rows(config, experiment)),

@@ -14,11 +14,15 @@ from torch import Tensor, nn
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.defenses.horizontal.defense import NoDefense, UpdateDefense
+from lightleak.defenses.horizontal.training_defense import TrainingDefense
 from lightleak.protocols.local_pass import fresh_generator, in_mode
 from lightleak.targets.functional import criterion, functional_call
 from lightleak.targets.normalization import frozen_statistics
 
 Defend = Literal["update", "steps"]
+
+ClientDefense = UpdateDefense | TrainingDefense
+"""What a client can do to what it sends; a `TrainingDefense` acts on local steps."""
 
 LOSS = "cross_entropy"
 
@@ -111,7 +115,7 @@ class ClientRun:
     delta: Mapping[str, Tensor]
     buffers_after: Mapping[str, Tensor]
     loss: float
-    defense: UpdateDefense | None
+    defense: ClientDefense | None
 
 
 def row_order(training: LocalTraining, n_rows: int, seed: int) -> Tensor:
@@ -135,7 +139,7 @@ def run_client(
     *,
     seed: int,
     training_mode: bool = True,
-    defense: UpdateDefense | None = None,
+    defense: ClientDefense | None = None,
     defend: Defend = "update",
 ) -> ClientRun:
     """Train one client and defend what it sends.
@@ -159,7 +163,7 @@ def run_client(
     with in_mode(network, training_mode):
         trained = train_client(network, parameters, buffers, inputs, labels, training, order, dropout, in_steps, draws)
     delta = trained.delta
-    if defense is not None and defend == "update":
+    if isinstance(defense, UpdateDefense) and defend == "update":
         delta = _defended(delta, defense, draws, training.learning_rate * training.steps(len(inputs)))
     return ClientRun(
         parameters,
@@ -186,7 +190,7 @@ def train_client(
     training: LocalTraining,
     order: Tensor,
     dropout: int,
-    defense: UpdateDefense | None = None,
+    defense: ClientDefense | None = None,
     draws: torch.Generator | None = None,
 ) -> TrainedClient:
     """Local SGD (Algorithm 1, lines 4 to 9), in the mode of ``network`` and by plain autograd.
@@ -203,7 +207,7 @@ def train_client(
         training: settings of the local SGD.
         order: LongTensor ``[epochs, n]``, the order in which each epoch takes the rows.
         dropout: seed of every draw of a forward; torch's global generator is left alone.
-        defense: applied to the mean gradient of every local step.
+        defense: applied to the mean gradient of every local step, or what makes that gradient of the step's rows.
         draws: the defense's generator.
     """
     measure = criterion(LOSS)
@@ -218,25 +222,32 @@ def train_client(
         for rows in batches:
             optimizer.zero_grad()
             loss = measure(functional_call(network, (values, held), (inputs[rows],)), labels[rows])
-            loss.backward()
-            if defense is not None and draws is not None:
-                _defend_gradient(values, defense, draws)
+            if isinstance(defense, TrainingDefense) and draws is not None:
+                found = defense.client_gradient(network, values, held, inputs[rows], labels[rows], draws, LOSS)
+                _set_gradient(values, found)
+            else:
+                loss.backward()
+                if isinstance(defense, UpdateDefense) and draws is not None:
+                    of_all = {name: torch.zeros_like(v) if v.grad is None else v.grad for name, v in values.items()}
+                    _set_gradient(values, defense.apply(of_all, draws))
             optimizer.step()
             total += loss.detach() * len(rows)
     delta = {name: value.detach() - parameters[name].detach() for name, value in values.items()}
     return TrainedClient(delta, held, float(total) / order.numel())
 
 
-def acting_defense(defense: UpdateDefense | None, defend: str) -> UpdateDefense | None:
+def acting_defense(defense: ClientDefense | None, defend: str) -> ClientDefense | None:
     """The defense that acts: None also for the one that changes nothing.
 
     Raises:
-        UsageError: something else than a defense, or a place where none acts.
+        UsageError: something else than a defense, or a place where it does not act.
     """
     if defend not in get_args(Defend):
         raise UsageError(f"defend must be one of {', '.join(get_args(Defend))}, got {defend!r}")
-    if defense is not None and not isinstance(defense, UpdateDefense):
-        raise UsageError(f"defense must be an UpdateDefense or None, got {type(defense).__name__}")
+    if defense is not None and not isinstance(defense, ClientDefense):
+        raise UsageError(f"defense must be a defense of what clients send or None, got {type(defense).__name__}")
+    if isinstance(defense, TrainingDefense) and defend != "steps":
+        raise UsageError(f"{defense.name} acts on the rows of local steps: defend must be 'steps', got {defend!r}")
     return None if isinstance(defense, NoDefense) else defense
 
 
@@ -275,8 +286,7 @@ def _defended(
     return {name: value * -scale for name, value in defended.items()}
 
 
-def _defend_gradient(values: Mapping[str, Tensor], defense: UpdateDefense, draws: torch.Generator) -> None:
-    """Put the defended gradient in the place of the one that the backward left."""
-    found = {name: torch.zeros_like(v) if v.grad is None else v.grad for name, v in values.items()}
-    for name, gradient in defense.apply(found, draws).items():
+def _set_gradient(values: Mapping[str, Tensor], gradients: Mapping[str, Tensor]) -> None:
+    """Put these gradients in the place of those that a backward left, if any."""
+    for name, gradient in gradients.items():
         values[name].grad = gradient

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from lightleak.core.errors import UsageError
 from lightleak.core.observations import ClientUpdate, ProtocolFacts
 from lightleak.data.marginals import Marginals
-from lightleak.defenses.horizontal.defense import UpdateDefense
 from lightleak.protocols.aggregate import aggregate_updates
 from lightleak.protocols.client_training import (
     LOSS,
+    ClientDefense,
     ClientRun,
     Defend,
     LocalTraining,
@@ -79,7 +79,7 @@ def client_update(
     training_mode: bool = True,
     epoch: int = 0,
     seed: int,
-    defense: UpdateDefense | None = None,
+    defense: ClientDefense | None = None,
     defend: Defend = "update",
 ) -> tuple[ClientUpdate, RecordedClient]:
     """What one client sends after its local training, and the truth behind it.
@@ -102,7 +102,8 @@ def client_update(
         seed: order of the rows, dropout and defense depend on nothing else; global generators are left alone.
         defense: what the client does before anything leaves it.
         defend: the defense is applied to the finished ``update`` in the scale of a gradient
-            (``-delta / (learning rate * steps)``), or to the mean gradient of each of the local ``steps``.
+            (``-delta / (learning rate * steps)``), or to the mean gradient of each of the local ``steps``. A
+            `TrainingDefense` makes the gradient of ``steps``.
 
     Raises:
         UsageError: rows or settings that the network cannot take.

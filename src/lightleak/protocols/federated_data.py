@@ -108,6 +108,12 @@ class FederatedData(lightning.LightningDataModule):
         """Numbers of a client's rows in the training part of the table, LongTensor ``[n]``."""
         return self._numbers[self.partition[client]]
 
+    def most_rounds_of_a_client(self, rounds: int) -> int:
+        """How many of the first ``rounds`` rounds the client takes part in that is drawn most often."""
+        sampler = RoundSampler(len(self.partition), self.n_sampled, self.seed)
+        drawn = [next(iter(sampler)) for _ in range(rounds)]
+        return int(torch.cat(drawn).bincount().max()) if drawn else 0
+
     def train_dataloader(self) -> DataLoader[list[ClientRows]]:
         """One batch per round."""
         sampler = RoundSampler(len(self.partition), self.n_sampled, self.seed)

@@ -11,10 +11,12 @@ from torch import Tensor
 
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed
-from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense
+from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES
+from lightleak.defenses.horizontal.training_defense import TRAINING_DEFENSES, TrainingDefense
 from lightleak.protocols.aggregate import weighted_mean
 from lightleak.protocols.client_training import (
     LOSS,
+    ClientDefense,
     ClientRun,
     Defend,
     LocalTraining,
@@ -75,7 +77,7 @@ class FederatedAveraging(TabularClassifier):
         *,
         seed: int,
         training_mode: bool = True,
-        defense: UpdateDefense | Mapping[str, Any] | None = None,
+        defense: ClientDefense | Mapping[str, Any] | None = None,
         defend: Defend = "update",
         group_size: int | None = None,
     ) -> None:
@@ -123,6 +125,7 @@ class FederatedAveraging(TabularClassifier):
         Raises:
             UsageError: other data than `FederatedData`, several processes, mixed precision, a defense of the server's
                 step, rows that the network cannot take, or clients that cannot be cut into groups.
+            UnsupportedError: a network that the defense cannot protect.
         """
         if stage != "fit":
             return
@@ -139,6 +142,8 @@ class FederatedAveraging(TabularClassifier):
             )
         assert self.spec is not None  # always built from a specification
         check_batch(self.spec, *data.train.tensors)
+        if isinstance(self.defense, TrainingDefense):
+            self.defense.check_client(self.network, self.spec.layout.width, LOSS, sum(data.sizes))
         for n_rows in sorted(set(data.sizes)):
             check_smallest_batch(self.network, self.spec.layout.width, n_rows, self.local_training, self.training_mode)
         if self.group_size is not None and data.n_sampled % self.group_size:
@@ -193,9 +198,12 @@ class FederatedAveraging(TabularClassifier):
             buffer.copy_(after[name])
 
 
-def _made(defense: Mapping[str, Any]) -> UpdateDefense:
+def _made(defense: Mapping[str, Any]) -> ClientDefense:
+    name = str(defense.get("name"))
+    kind: Any = TRAINING_DEFENSES.get(name) if name in TRAINING_DEFENSES else UPDATE_DEFENSES.get(name)
     try:
-        return UPDATE_DEFENSES.get(str(defense.get("name")))(**defense.get("options", {}))
+        made: ClientDefense = kind(**defense.get("options", {}))
+        return made
     except TypeError as error:
         raise UsageError(f"defense {defense.get('name')!r} does not take these options: {error}") from error
 

@@ -188,3 +188,12 @@ def test_one_release_to_a_server_that_knows_the_batch_may_cost_more_than_a_sampl
     assert math.isinf(DPSGD(noise_multiplier=0.0).release_epsilon())
     with pytest.raises(UsageError, match="call resolved"):
         DPSGD(target_epsilon=1.0).release_epsilon()
+
+
+@pytest.mark.parametrize(("epsilon", "steps"), [(8.0, 1), (8.0, 35), (1.0, 35), (0.1, 4), (50.0, 2)])
+def test_noise_for_steps_that_count_on_no_sampling(epsilon: float, steps: int) -> None:
+    private = DPSGD(target_epsilon=epsilon).resolved_for(steps)
+    assert private.release_epsilon(steps) == pytest.approx(epsilon) and private.release_epsilon(0) == 0
+    # Opacus' accountant bounds the same composition from above.
+    assert epsilon <= private.epsilon(1.0, steps) * (1 + 1e-6)
+    assert private.resolved_for(3) is private

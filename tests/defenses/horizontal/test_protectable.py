@@ -20,6 +20,9 @@ PROTECTED: dict[str, list[dict[str, Any]]] = {
     "mlp": [{}, {"norm": "layer", "dropout": 0.3}, {"activation": "gelu"}],
     "resnet_preact": [{"norm": "layer", "width": 8, "hidden_dropout": 0.2}],
     "image_cnn": [{"shape": [1, 3, 3], "channels": [2, 2], "hidden": 4}],
+    "tabm": [{"k": 3, "n_blocks": 2, "d_block": 6}],
+    "deeptab_mlp": [{"layer_sizes": [6, 5]}],
+    "realmlp_like": [{"width": 6}],
 }
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "mlp": (
@@ -36,6 +39,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "autoint": ({}, r"network.embedding \(Embedding2dLayer: .*network.backbone.self_attns.0 \(MultiheadAttention"),
     "danet": ({}, r"network.backbone.init_layer.conv1.bn.bn \(BatchNorm1d"),
     "tabnet": ({}, r"network.backbone.tabnet.tabnet.encoder.initial_bn \(BatchNorm1d"),
+    **dict.fromkeys(
+        ("frame_mlp", "frame_resnet", "frame_ft_transformer"),
+        ({}, r"encoder_dict.numerical \(LinearEncoder: it trains weights and holds buffers"),
+    ),
 }
 
 

@@ -26,8 +26,10 @@ from lightleak.targets.classifier import TabularClassifier
         needs=(
             "The extra `dp`, and a network whose rows do not meet: BatchNorm is refused.",
             "Either `noise_multiplier` or `target_epsilon`, and a `delta` below one over the training rows.",
-            "Epsilon is about the weights of the whole training with its Poisson batches. One update whose batch the "
-            "server knows has an epsilon of its own, `release_epsilon`, which may be larger.",
+            "In FedSGD epsilon is about the weights of the whole training with its Poisson batches. One update whose "
+            "batch the server knows has an epsilon of its own, `release_epsilon`, which may be larger.",
+            "In FedAvg it acts on local steps (`point: steps`) and counts on no sampling: epsilon is about all local "
+            "steps of a row, in every round that its client takes part in.",
         ),
     ),
 )
@@ -62,14 +64,17 @@ class DPSGD(PrivacyAccounting, TrainingDefense):
             UnsupportedError: a layer that cannot be protected, or opacus is not installed.
             UsageError: ``delta`` is not below one over the number of training rows.
         """
-        n_rows = len(data.train_indices)
-        if self.delta * n_rows >= 1:
-            raise UsageError(f"dp_sgd: delta must be below 1/{n_rows} (one over the training rows), got {self.delta}")
-        check_protectable(model.network, data.encoder.layout.width, model.loss_name)
+        self.check_client(model.network, data.encoder.layout.width, model.loss_name, len(data.train_indices))
         batches = PoissonDataModule(data, seed)
         privacy = PrivateTraining(self, batches.sampler, seed)
         model.wrap_optimizer = privacy.wrap
         return DefendedTraining(batches, [privacy], self)
+
+    def check_client(self, network: nn.Module, width: int, loss: str, n_rows: int) -> None:
+        """See `TrainingDefense.check_client`; ``delta`` must be below one over the number of training rows."""
+        if self.delta * n_rows >= 1:
+            raise UsageError(f"dp_sgd: delta must be below 1/{n_rows} (one over the training rows), got {self.delta}")
+        check_protectable(network, width, loss)
 
     def client_gradient(
         self,

@@ -90,12 +90,16 @@ class PrivacyAccounting:
             warnings.filterwarnings("ignore", message="Optimal order")
             return float(accountant.get_epsilon(delta=self.delta))
 
-    def release_epsilon(self) -> float:
-        """Epsilon at `delta` of one update for a server that knows which rows it was computed from.
+    def release_epsilon(self, steps: int = 1) -> float:
+        """Epsilon at `delta` of what a server sees that knows which rows each step was computed from.
 
         Nothing is sampled from its point of view, so that this may exceed the epsilon of a whole training, which counts
-        on random batches. It holds for adding or removing one row of the batch; exact for the Gaussian mechanism (Balle
-        and Wang 2018, Theorem 8).
+        on random batches. It holds for one row of a batch added, removed or left without a gradient, and is exact for
+        the Gaussian mechanism (Balle and Wang 2018, Theorem 8), whose noise over several steps counts as that of one
+        step divided by the root of their number (Dong et al. 2019, Corollary 3.3).
+
+        Args:
+            steps: that a row takes part in; 0 spends nothing.
 
         Raises:
             UsageError: the noise multiplier is not decided yet (see `resolved`).
@@ -103,7 +107,25 @@ class PrivacyAccounting:
         >>> round(PrivacyAccounting(noise_multiplier=1.0).release_epsilon(), 2)
         4.38
         """
-        return gaussian_epsilon(self.noise(), self.delta)
+        noise = self.noise()
+        return gaussian_epsilon(noise / math.sqrt(steps), self.delta) if steps else 0.0
+
+    def resolved_for(self, steps: int) -> Self:
+        """The same with its noise multiplier decided: the smallest with which `release_epsilon` is ``target_epsilon``.
+
+        Args:
+            steps: that a row takes part in, at least 1.
+        """
+        if self.noise_multiplier is not None or self.target_epsilon is None:
+            return self
+        target = self.target_epsilon
+        low = high = 1.0
+        while gaussian_epsilon(low, self.delta) < target:
+            low /= 2
+        while gaussian_epsilon(high, self.delta) > target:
+            high *= 2
+        one = low if low == high else brentq(lambda noise: gaussian_epsilon(noise, self.delta) - target, low, high)
+        return replace(self, noise_multiplier=float(one) * math.sqrt(steps), target_epsilon=None)
 
     def resolved(self, sample_rate: float, steps: int) -> Self:
         """The same with its noise multiplier decided: the smallest that opacus finds for ``target_epsilon``.

@@ -51,6 +51,21 @@ class TrainingDefense(HorizontalDefense):
         """
 
     @abstractmethod
+    def check_client(self, network: nn.Module, width: int, loss: str, n_rows: int) -> None:
+        """Refuse a network whose clients cannot train under this defense.
+
+        Args:
+            network: not modified.
+            width: encoded features of a row.
+            loss: name of the criterion.
+            n_rows: training rows of all clients.
+
+        Raises:
+            UnsupportedError: it cannot be protected; the message names the layers.
+            UsageError: settings that do not go with so many rows.
+        """
+
+    @abstractmethod
     def client_gradient(
         self,
         network: nn.Module,

@@ -135,9 +135,9 @@ class UnitDirections:
         masks = []
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             preactivation = hidden @ weight
-            masks.append((preactivation > -bias).to(hidden.dtype))
             if i + 1 < len(self.weights):
                 hidden = (preactivation + bias).relu_()
+            masks.append(preactivation.gt_(-bias))
         error = masks[-1]
         for i, matrix in enumerate(self.backward):
             error = error @ matrix

@@ -11,7 +11,6 @@ from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import numpy_generator
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.image_scale import is_image_state
-from lightleak.defenses.horizontal import UpdateDefense
 from lightleak.defenses.horizontal.dp_sgd import DPSGD
 from lightleak.experiments.attack_settings import (
     label_setting,
@@ -51,7 +50,11 @@ from lightleak.targets.spec import NetworkSpec
 def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> list[Unit]:
     """Every attack on every observation of the run, in a fixed order."""
     client = shared(fresh_clients(config, experiment).observe)
-    defended = {} if config.defense.is_none else defense_facts(config.defense, folder / TRAINING_FILE)
+    defended = (
+        {}
+        if config.defense.is_none
+        else defense_facts(config.defense, folder / TRAINING_FILE, config.protocol.local_epochs)
+    )
     defended |= release_facts(config.defense, experiment.spec)
     observed: list[tuple[str, Callable[[], Observed], dict[str, Any]]] = []
     captures = list_captures(root) if (root := folder / "captures").is_dir() else []
@@ -66,7 +69,8 @@ def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> lis
             # which `release_epsilon` is about.
             facts |= {name: value for name, value in defended.items() if name != "epsilon"}
             observed.append((f"initial-b{size}-{i:03d}", client(size, i), facts))
-    if isinstance(defense_of(config.defense), DPSGD):  # of the training alone: a fresh client has the rows it is given
+    if isinstance(defense_of(config.defense), DPSGD) and not config.protocol.is_fedavg:
+        # Of the training alone: a fresh client has the rows it is given.
         defended |= {"planned_batch_size": config.training.batch_size}
     for i, taken in enumerate(captures):
         update = recall_update(taken)
@@ -134,7 +138,6 @@ def fresh_clients(config: AuditConfig, experiment: Experiment) -> FreshClients |
     """Clients of the audit that are attacked against the untrained network."""
     people, spec, defense = experiment.population, experiment.spec, client_defense(config, experiment)
     if config.protocol.is_fedavg:
-        assert defense is None or isinstance(defense, UpdateDefense)  # `AuditConfig` refuses others
         sharing = label_sharing(config)
         return FreshFedAvgClients(people, spec, config.seed, config.protocol, sharing, defense, config.defense.point)
     rounds = config.initial.releases, config.initial.server_rate
