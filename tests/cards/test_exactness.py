@@ -6,7 +6,7 @@ import pytest
 from torch import nn
 
 from lightleak.attacks import ATTACKS
-from lightleak.cards.exactness import exact_inversion
+from lightleak.cards.exactness import WITH_DROPOUT, exact_inversion
 from lightleak.core.errors import UnsupportedError
 from lightleak.targets import NETWORKS
 from lightleak.targets.mlp import MLP
@@ -44,9 +44,7 @@ def test_dropout_by_default_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
             self.dropout = nn.Dropout(0.5)
 
     monkeypatch.setitem(NETWORKS._entries, "dropping", Dropping)
-    assert (
-        exact_inversion("dropping") == "supported; of clients with dropout by the first layer alone, labels not proven"
-    )
+    assert exact_inversion("dropping") == f"supported; {WITH_DROPOUT}"
 
 
 def test_dropout_in_front_of_the_first_layer_is_refused_in_train_mode(monkeypatch: pytest.MonkeyPatch) -> None:

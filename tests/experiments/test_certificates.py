@@ -12,17 +12,20 @@ import pandas as pd
 import pytest
 import torch
 from rich.console import Console
+from torch import nn
 
 from lightleak.attacks import ATTACKS
 from lightleak.attacks.gradient_inversion.compose.audit_max import ComposedAttack
 from lightleak.attacks.gradient_inversion.config import InversionConfig
 from lightleak.attacks.gradient_inversion.optimize.attack import GradientInversion
+from lightleak.attacks.gradient_inversion.optimize.labels import last_linear
 from lightleak.core.certificate import Certificate, Feasibility
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.results import UpdateRow, read_row
 from lightleak.experiments.attack_settings import label_setting, label_sharing, with_label_setting
 from lightleak.experiments.campaign import plan_packs
 from lightleak.experiments.experiment import prepare_experiment
+from lightleak.experiments.kinds.updates import run_plan
 from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.experiments.kinds.updates.run_plan import feasibility_lines
 from lightleak.experiments.kinds.updates.summary import update_tables
@@ -30,6 +33,7 @@ from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.terminal import print_results
 from lightleak.experiments.unit import candidates, largest
+from lightleak.targets.spec import NetworkSpec
 
 PLANNED = Feasibility((3, 3), (9, 9), (8, 8), 0.0, "partial", "a test says so")
 FIELDS = (
@@ -210,6 +214,22 @@ def test_the_plan_says_what_to_expect_of_each_size(tiny: Any, tiny_fedavg: Any) 
     assert "the first layer alone proves rows of 2 local steps" in several
     (momentum, *_) = lines_of(tiny_fedavg(**gelu, **local, protocol__local_batches=2, protocol__momentum=0.5))
     assert "equations of the first layer's update" in momentum
+
+
+def test_the_plan_counts_rows_of_which_the_network_is_sure(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tiny(target__options={"hidden": [40, 40]}, initial__batch_sizes=[8])
+    assert not any("sure of them" in line for line in lines_of(config))
+    original = run_plan.build_network
+
+    def sure(spec: NetworkSpec, seed: int) -> nn.Module:
+        network = original(spec, seed)
+        with torch.no_grad():
+            last_linear(network)[1].weight.mul_(1000)
+        return network
+
+    monkeypatch.setattr(run_plan, "build_network", sure)
+    found = [line for line in lines_of(config) if "sure of them" in line]
+    assert len(found) == 1 and 20 < int(found[0].split("%")[0]) < 80
 
 
 def test_the_plan_expects_less_of_large_batches_behind_attention(tiny: Any) -> None:

@@ -51,11 +51,12 @@ def exact_inversion(name: str) -> str:
     refusals: list[str] = []
     for words, refusal, drops in _asked(name):
         if refusal is None:
-            return f"{words}; of clients with dropout by the first layer alone, labels not proven" if drops else words
+            return f"{words}; {WITH_DROPOUT}" if drops else words
         refusals.append(refusal)
     return f"not supported: {refusals[-1]}"
 
 
+WITH_DROPOUT = "of clients with dropout by the first layer alone (behind embeddings without proof), labels not proven"
 UP_TO_A_SHIFT = "(numbers up to a shift where the server does not know the batch statistics of BatchNorm)"
 
 

@@ -31,6 +31,10 @@ CITATION = (
     "and Petrov et al., DAGER: Exact Gradient Inversion for Large Language Models, NeurIPS 2024"
 )
 
+REFINEMENTS = 2
+"""Times that statistics of the rows found take the place of known ones: last digits that were wrong with six digits of
+them may be right only the second time (2 of 20 clients of 8 rows of Adult)."""
+
 NAMED = 4
 """At most so many parameters are named that take no part in a certificate."""
 
@@ -79,12 +83,23 @@ class ExactInversion(CertifyingInversion[ExactConfig]):
         rows = self._rows(seen, encoder if table is None else table.encoder, prior, seed)
         if table is not None:
             rows = table.of_client(rows, encoder, prior)
-        elif not rows.guesses and not bool(rows.proof.cells.all()):
-            own = statistics_of(seen, rows.encoded)
-            again = rows if own is None else self._rows(replace(seen, batch_statistics=own), encoder, prior, seed)
-            rows = max(rows, again, key=lambda one: int(one.proof.cells.sum()))
+        else:
+            rows = self._by_own_statistics(seen, encoder, prior, seed, rows)
         if progress is not None:
             progress(1.0)
+        return rows
+
+    def _by_own_statistics(
+        self, update: ClientUpdate, encoder: TableEncoder, prior: RowPrior, seed: int, rows: CertifiedRows
+    ) -> CertifiedRows:
+        """The rows with most proofs as statistics read off buffers give way to those of the rows themselves."""
+        found = rows
+        for _ in range(REFINEMENTS):
+            own = None if found.guesses or bool(found.proof.cells.all()) else statistics_of(update, found.encoded)
+            if own is None:
+                break
+            found = self._rows(replace(update, batch_statistics=own), encoder, prior, seed)
+            rows = max(rows, found, key=lambda one: int(one.proof.cells.sum()))
         return rows
 
     def _rows(self, update: ClientUpdate, encoder: TableEncoder, prior: RowPrior, seed: int) -> CertifiedRows:

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 from torch import nn
+from torch.nn.functional import one_hot
 
 from lightleak.attacks.gradient_inversion.exact.certify.feasibility import (
     RowKind,
@@ -211,9 +212,35 @@ def feasibility_lines(config: AuditConfig, experiment: Experiment) -> list[str]:
         lines.append(f"{size} rows: {WORDS[found.expected]} ({found.reason})")
     if is_open:
         lines.append("numbers that BatchNorm normalizes up to a shift, as its statistics are not shared")
+    faint = faint_share(trained, experiment)
+    if faint >= LEAST_SHARE:
+        lines.append(
+            f"{100 * faint:.0f}% of the training rows have less than a hundredth of the largest row's gradient in the "
+            "untrained network, which is sure of them: they may stay without proof"
+        )
     if defense_of(config.defense) is not None:
         lines.append("all of this without the defense, which may take it away")
     return lines
+
+
+FAINT, LEAST_SHARE, SAMPLED = 1e-2, 0.01, 512
+"""A row's gradient, relative to the largest row's, below which it may not be proven; the share of such rows from which
+on a plan speaks of them; rows that are asked."""
+
+
+def faint_share(network: nn.Module, experiment: Experiment) -> float:
+    """Share of training rows of whose label the network is so sure that their gradient is faint.
+
+    Where the error of the logits is small, so is that of every layer. Of pytorch-tabular's CategoryEmbedding, whose
+    embeddings begin at N(0, 1), 24, 28 and 20 of 160 rows of batches of 8 were faint (Adult, German, Bank), and 21, 18
+    and 16 were not proven.
+    """
+    people = experiment.population
+    inputs, labels = people.inputs[:SAMPLED], people.labels[:SAMPLED]
+    with torch.no_grad():
+        p = copy.deepcopy(network)(inputs).softmax(-1)
+    errors = (p - one_hot(labels, p.shape[-1])).norm(dim=-1)
+    return float((errors <= FAINT * errors.max()).double().mean())
 
 
 def _is_fitted(config: AuditConfig, network: nn.Module) -> bool:
