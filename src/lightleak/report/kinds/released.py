@@ -9,7 +9,7 @@ from lightleak.core.threat_model import Aim
 from lightleak.report import format as fmt
 from lightleak.report.blocks import Block, Cell, Column, Figure, Legend, Page, Section
 from lightleak.report.budget import budget
-from lightleak.report.charts import BASELINE_STYLE, legend_mark, series_style
+from lightleak.report.charts import BASELINE_STYLE, estimate_figure, legend_mark, series_style
 from lightleak.report.compare import by_key
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.released_entries import entries_of
@@ -36,7 +36,7 @@ from lightleak.report.sections.inversion import (
     lowest_section,
     memorization_section,
     nearest_section,
-    share_chart,
+    share_row,
 )
 from lightleak.report.sections.pictures import PictureGrid, load_pictures, pictures_section
 from lightleak.report.sections.run_facts import run_section
@@ -140,10 +140,10 @@ def _picture(scenario: Scenario, main: Attack) -> Figure:
     """The attack next to what can be had without opening the model, and to real rows."""
     public = scenario.reference and scenario.reference.value()
     known = [("by attack", main.value(), False), ("by public data", public, True)]
-    dots = [(words, value, (), is_baseline) for words, value, is_baseline in known if value]
+    dots = [share_row(words, value, is_baseline) for words, value, is_baseline in known if value]
     real = [Rule(value.mean, "truth", f"real records {fmt.percent(value)}")] if (value := scenario.real_rows) else []
     name = "Records recognized as those of their group"
-    return Figure(share_chart(name, dots, real), name, plot="bars")
+    return estimate_figure(name, dots, real, title=name)
 
 
 def _risks(scenario: Scenario, main: Attack) -> list[RiskLine]:
@@ -282,12 +282,14 @@ def _trainings(group: Attack) -> Cell:
 
 def _chart(scenario: Scenario) -> Figure | None:
     dots = [
-        (group.name, value, group.singles(), group.is_baseline) for group in scenario.groups if (value := group.value())
+        share_row(group.name, value, group.is_baseline, group.singles())
+        for group in scenario.groups
+        if (value := group.value())
     ]
     rules = [("real rows", scenario.real_rows, "truth"), ("chance", scenario.chance, "guess")]
     lines = [Rule(value.mean, css, f"{words} {fmt.percent(value)}") for words, value, css in rules if value]
     name = f"Share of rows taken for their class by {len(dots)} of the attacks and baselines"
-    return Figure(share_chart(name, dots, lines), scenario.title, plot="bars") if dots else None
+    return estimate_figure(name, dots, lines, title=scenario.title) if dots else None
 
 
 def _measures(scenarios: Sequence[Scenario], main: Attack | None) -> tuple[Block, ...]:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from lightleak.core.results import TrialRow
-from lightleak.report.blocks import Block, Cell, Column, Details, Figure, Heading, Page, Panels, Section, Table
-from lightleak.report.charts import EstimateRow, bar_chart
+from lightleak.report.blocks import Block, Cell, Column, Details, Heading, Page, Panels, Section, Table
+from lightleak.report.charts import EstimateRow, bar_figure
 from lightleak.report.compare import by_key
 from lightleak.report.format import DASH, counted, duration, joined
 from lightleak.report.intervals import Estimate
@@ -218,7 +218,7 @@ def _importance(search: Search) -> tuple[Block, ...]:
             name = f"Share of the differences in {goal.words} that goes with each setting"
             caption = f"{len(known) - len(bars)} more matter less." if len(known) > len(bars) else ""
             title = "" if search.is_single else goal.title
-            panels.append(Figure(bar_chart(name, bars, None), title, caption, plot="bars"))
+            panels.append(bar_figure(name, bars, None, title, caption))
     n = len(search.measured)
     return (*figures(panels), fill("study", "importance", n, n < FEW_TRIALS)) if panels else ()
 

@@ -285,18 +285,18 @@ def _chart(groups: Sequence[UpdateGroup], styles: Mapping[str, charts.Style], ap
         guess = next((value for group, value in known if is_baseline(group)), None)
         bars = [charts.EstimateRow(group.title, value, styles[group.title]) for group, value in known]
         name = "Share of cells recovered by each attack, with 95% intervals"
-        return Figure(charts.bar_chart(name, bars, guess), title, plot="bars")
+        return charts.bar_figure(name, bars, guess, title)
     # Batch sizes stand at even distances: they are usually powers of two.
-    place = dict(zip(sizes, charts.spread([float(index) for index in range(len(sizes))], margin=0.08), strict=True))
     of_title = by_key(known, lambda pair: pair[0].title)
     series = [
-        charts.Series(name, tuple((place[g.first.size], v) for g, v in of_title[name] if g.first.size), style)
+        charts.Series(name, tuple((sizes.index(g.first.size), v) for g, v in of_title[name] if g.first.size), style)
         for name, style in styles.items()
         if name in of_title
     ]
     axis = "rows behind the update" if groups[0].first.on_fedavg else "rows in the client's batch"
     name = f"Share of cells recovered by each attack over the {axis}, with 95% intervals"
-    return charts.line_figure(name, series, [(place[size], str(size)) for size in sizes], axis, title)
+    x = charts.spaced_axis([(index, str(size)) for index, size in enumerate(sizes)], axis, margin=0.08)
+    return charts.line_figure(name, series, x, title)
 
 
 def _columns(group: UpdateGroup) -> Section | None:

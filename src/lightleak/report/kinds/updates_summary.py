@@ -10,7 +10,7 @@ from lightleak.core.results import NONE, FrontierRow
 from lightleak.core.threat_model import Aim
 from lightleak.report.blocks import Cell, Column, Figure, Section
 from lightleak.report.budget import BASELINES, budget
-from lightleak.report.charts import EstimateRow, bar_chart, series_style
+from lightleak.report.charts import EstimateRow, bar_figure, series_style
 from lightleak.report.format import joined, listed, of_hundred, points, with_interval
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.frontier_advice import recommend
@@ -188,7 +188,7 @@ def _picture(shown: Sequence[Measured]) -> Figure:
     guessed = shown[0].worst.exposure.guessed_rows
     guess = Estimate(guessed.mean) if guessed else None  # its interval is in the table
     name = "Share of records at risk, in each situation"
-    return Figure(bar_chart(name, bars, guess), name, plot="bars")
+    return bar_figure(name, bars, guess, name)
 
 
 def _of_hundred(value: Estimate | None, change: Estimate | None = None) -> Cell:

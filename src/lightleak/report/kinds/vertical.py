@@ -123,7 +123,7 @@ def _summary_chart(found: Findings) -> Figure:
         rows.insert(1, charts.EstimateRow(f"the same with {best.group.defense_label}", best.error, OTHER_STYLE))
     x = charts.share_axis((0.0, *(end for row in rows for end in (row.value.mean, *row.value.ends))))
     name = "How far the attacker's estimate is off the true share"
-    return Figure(charts.estimate_chart(name, rows, (), x), name, plot="bars")
+    return charts.estimate_figure(name, rows, (), x, name)
 
 
 def _summary_table(found: Findings) -> Table:
@@ -197,7 +197,7 @@ def _share_chart(one: Property) -> Figure | None:
     name = f"Estimated share of records with {one.name}, by attack, against the true share"
     mean = sum(true) / len(true) if true else 0.0
     rules = [Rule(mean, "truth", f"true {percent(mean)}", ends=(min(true), max(true)))] if true else []
-    return Figure(charts.estimate_chart(name, rows, rules, charts.share_axis((*ends, *true))), one.title, plot="bars")
+    return charts.estimate_figure(name, rows, rules, charts.share_axis((*ends, *true)), one.title)
 
 
 def _share_row(title: str, group: VerticalGroup, value: Estimate) -> charts.EstimateRow:

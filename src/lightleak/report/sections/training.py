@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from lightleak.core.results import UpdateRow
 from lightleak.report.blocks import Figure, Section
-from lightleak.report.charts import VALIDATION_STYLE, Series, Style, line_figure, series_style, spread
+from lightleak.report.charts import VALIDATION_STYLE, Series, Style, line_figure, series_style, spaced_axis
 from lightleak.report.compare import Group, by_key, fixed
 from lightleak.report.format import attack_title, capital
 from lightleak.report.intervals import Estimate, estimate
@@ -96,20 +96,16 @@ def _figure(
     row: UpdateRow, curves: Mapping[str, Curve], styles: Mapping[str, Style], differing: Sequence[str], several: bool
 ) -> Figure:
     epochs = sorted({epoch for curve in curves.values() for epoch in curve})
-    place = dict(zip(epochs, spread([float(epoch) for epoch in epochs]), strict=True))
     # An attack that only ran as a monitor is in no row: it gets the next look.
     looks = {**styles, VALIDATION: VALIDATION_STYLE}
     ordered = [title for title in dict.fromkeys((*styles, *curves)) if title in curves]
     series = [
-        Series(
-            title,
-            tuple((place[epoch], curves[title][epoch]) for epoch in sorted(curves[title])),
-            looks.get(title, series_style(len(styles))),
-        )
+        Series(title, tuple(sorted(curves[title].items())), looks.get(title, series_style(len(styles))))
         for title in ordered
     ]
-    step, unit = -(-len(epochs) // MOST_TICKS), time_unit(row)
-    ticks = [(place[epoch], str(epoch)) for epoch in epochs[::step]]
+    every, unit = -(-len(epochs) // MOST_TICKS), time_unit(row)
+    x = spaced_axis([(epoch, str(epoch)) for epoch in epochs], unit)
+    x = replace(x, ticks=x.ticks[::every])
     name = f"Share of cells recovered in each {unit} of training, {len(epochs)} {unit}s, with the validation accuracy"
     attacked = [curve for title, curve in curves.items() if title != VALIDATION]
     thin = any(not value.has_interval for curve in attacked for value in curve.values())
@@ -117,4 +113,4 @@ def _figure(
     if not several and row.batch_size:
         caption = f"{capital(of_rows(row))}. {caption}"
     title = " · ".join(filter(None, [*parts(row, differing), of_rows(row)])) if several else ""
-    return line_figure(name, series, ticks, unit, title, caption)
+    return line_figure(name, series, x, title, caption)
