@@ -9,7 +9,7 @@ How to add a kind of run, ``kinds/NAME.py``, listed in `kinds.MODULES`:
 2. Define ``page(runs, redact) -> Page``. It lists sections, in their order; one that has nothing to show is None.
 3. Group rows by `compare.group_rows(rows, key)`; ``key`` is a function of a row, and a `Group` gives ``first`` (a row,
    for what all have in common: there is no class for settings), ``mean(name)``, ``by(key, name)``, ``values(name)``.
-   A name is a field or a score; a function of a row does as well. Against a reference: `with_baseline`, `paired`;
+   A name is a field or a score; a function of a row does as well. Against a reference: `Group.baseline`, `paired`;
    what differs: `differing(rows, names)`; the strongest: `ranked`.
 4. Make each table from columns: ``table_of(label, [Column("Attack", lambda group: group.title), ...], groups)``, where
    ``groups`` are pairs of a heading (or "") and things, one line each. An optional column disappears where it has

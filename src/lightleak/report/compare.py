@@ -3,7 +3,7 @@
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from lightleak.core.results import Row
@@ -150,21 +150,6 @@ def apart(rows: Sequence[R], key: Key[R]) -> dict[str, list[R]]:
         for variant, same in found.items()
         for run, of_run in by_key(same, lambda row: row.run).items()
     }
-
-
-def with_baseline(
-    groups: Iterable[Group[R]], is_baseline: Callable[[Group[R]], bool], key: Key[R], prefer: Key[R] = lambda row: None
-) -> tuple[Group[R], ...]:
-    """Set every group against the baseline that agrees in ``key``, and, where it can be had, in ``prefer``."""
-    everything = tuple(groups)
-    baselines = [group for group in everything if is_baseline(group)]
-
-    def measured(group: Group[R]) -> Group[R]:
-        same = [one for one in baselines if key(one.first) == key(group.first)]
-        best = min(same, key=lambda one: prefer(one.first) != prefer(group.first), default=None)
-        return group if is_baseline(group) else replace(group, baseline=best)
-
-    return tuple(measured(group) for group in everything)
 
 
 def paired(group: Group[R], other: Group[R] | None, score: Score[R], key: Key[R]) -> Estimate | None:

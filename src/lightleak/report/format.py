@@ -144,17 +144,14 @@ def sign_of(difference: Estimate) -> str:
     return LESS if difference.is_below else MORE if difference.is_above else UNSURE
 
 
-def score(value: Estimate | None) -> str:
-    """An AUC with three digits, and its interval.
+def area(value: float | Estimate | None) -> str:
+    """An area under the ROC curve.
 
-    >>> score(Estimate(0.9031, 3, 0.9012, 0.905)), score(Estimate(1.0)), score(None)
-    ('.903 (.901 to .905)', '1.000', '–')
+    >>> area(0.9031), area(None)
+    ('0.903', '–')
     """
-    if value is None:
-        return DASH
-    numbers = [value.mean, *(min(max(end, 0.0), 1.0) for end in (value.low, value.high) if end is not None)]
-    mean, *ends = (f"{number:.3f}".removeprefix("0") for number in numbers)
-    return f"{mean} ({' to '.join(ends)})" if len(ends) == 2 else mean
+    found = mean_of(value)
+    return DASH if found is None else f"{found:.3f}"
 
 
 def duration(seconds: float | Estimate | None) -> str:

@@ -64,10 +64,29 @@ def table_of(
     )
 
 
+def cells_table(
+    label: str,
+    head: Sequence[str],
+    groups: Iterable[tuple[str, Iterable[Line | Sequence[str | Cell]]]],
+    *,
+    css: str = "",
+    box: str = "",
+) -> Table:
+    """Make a table of lines of cells, by the title of their group (empty: no heading)."""
+    found = (
+        (title, tuple(one if isinstance(one, Line) else line_of(*one) for one in lines)) for title, lines in groups
+    )
+    return Table(label, tuple(head), tuple(Lines(lines, title) for title, lines in found), css, box)
+
+
+def line_of(*cells: str | Cell, css: str = "") -> Line:
+    """Make a line of a table."""
+    return Line(tuple(map(_cell, cells)), css)
+
+
 def names_table(label: str, entries: Iterable[tuple[str, str]], box: str = "") -> Table:
-    """A table of names and values without headings."""
-    lines = tuple(Line((_cell(name), _cell(value))) for name, value in entries)
-    return Table(label, (), (Lines(lines),), css="plain", box=box)
+    """Make a table of names and values without headings."""
+    return cells_table(label, (), [("", entries)], css="plain", box=box)
 
 
 def figures(panels: Sequence[Figure], css: str = "panels") -> tuple[Block, ...]:

@@ -151,7 +151,7 @@ def _table(frontier: Frontier) -> Table:
         Column("Epsilon, training", _epsilon, optional=True),
         Column("Epsilon, one update", lambda point: guarantee(point.granted("release_epsilon")), optional=True),
         Column("Accuracy", lambda point: interval_cell(point.accuracy, change=accuracy(point))),
-        Column("AUROC", lambda point: f"{point.auroc.mean:.3f}" if point.auroc else fmt.DASH),
+        Column("AUROC", lambda point: fmt.area(point.auroc)),
         Column("Cells recovered", lambda point: interval_cell(point.cells, change=cells(point))),
         Column("Over guessing, points", lambda point: interval_cell(point.leakage, fmt.points)),
         *([Column("Attack", _strongest, css="words")] if several else []),

@@ -25,7 +25,7 @@ from lightleak.report.kinds.released_groups import (
     title_of,
     topics,
 )
-from lightleak.report.page import figures, fill, table_of
+from lightleak.report.page import cells_table, figures, fill, table_of
 from lightleak.report.plot.chart import Rule
 from lightleak.report.read import Run
 from lightleak.report.sections.inversion import (
@@ -175,14 +175,10 @@ def _subject(runs: Sequence[Run], scenarios: Sequence[Scenario]) -> Section:
     if len(found) == 1:
         return subject_section(runs, found[0].items(), before=before)
     names = dict.fromkeys(name for facts in found for name, values in facts.items() if any(values))
-    columns = [Column[str]("", str)]
-    columns += [_side(one.title, facts) for one, facts in zip(scenarios, found, strict=True)]
-    table = table_of("Settings side by side", columns, [("", names)], css="stack plain wrap facts-table")
+    head = ("", *(one.title for one in scenarios))
+    lines = [(name, *("; ".join(dict.fromkeys(facts[name])) or fmt.DASH for facts in found)) for name in names]
+    table = cells_table("Settings side by side", head, [("", lines)], css="stack plain wrap facts-table")
     return subject_section(runs, (), before=[*before, table])
-
-
-def _side(title: str, facts: Mapping[str, list[str]]) -> Column[str]:
-    return Column(title, lambda name: "; ".join(dict.fromkeys(facts[name])) or fmt.DASH)
 
 
 def _facts(scenario: Scenario) -> dict[str, list[str]]:

@@ -9,10 +9,10 @@ from typing import Any
 
 from lightleak.core.records import json_field, read_record
 from lightleak.core.results import Row, UpdateRow, flat
-from lightleak.report.compare import Group, by_key, fixed
+from lightleak.report.compare import by_key, fixed
 from lightleak.report.format import EQUAL, LESS, MORE, defense_title, sign_of
 from lightleak.report.intervals import ENOUGH_PAIRS, Estimate, difference, estimate, proportion, subtracted
-from lightleak.report.kinds.updates_groups import Exposure, compare, exposures, update_of
+from lightleak.report.kinds.updates_groups import Exposure, UpdateGroup, compare, exposures, update_of
 from lightleak.report.kinds.updates_words import FIXED, Moment, moment_of
 from lightleak.report.read import Run, load_cells
 
@@ -108,7 +108,7 @@ class ChangedGroup:
         changes: by metric.
     """
 
-    group: Group[UpdateRow]
+    group: UpdateGroup
     n: tuple[int, int]
     changes: Mapping[str, Change]
 
@@ -326,7 +326,7 @@ def changed_groups(before: Run, after: Run) -> tuple[ChangedGroup, ...]:
     ]
     names = [name for name in FIXED if name not in (*OF_THE_RUN, *alike, "epoch", "source")]
 
-    def pooled(run: Run) -> dict[object, list[Group[UpdateRow]]]:
+    def pooled(run: Run) -> dict[object, list[UpdateGroup]]:
         """Groups of one attack, size and moment; those of the training contain one for each epoch."""
         return by_key(
             compare([run]),

@@ -1,7 +1,6 @@
 """The first page of attacks on updates, and the records at risk in every situation that was measured."""
 
 from collections.abc import Sequence
-from functools import partial
 
 from markupsafe import Markup
 
@@ -18,6 +17,7 @@ from lightleak.report.kinds.frontier_points import compare as frontiers_of
 from lightleak.report.kinds.frontier_points import fullest
 from lightleak.report.kinds.updates_groups import UpdateGroup, compare
 from lightleak.report.kinds.updates_runs import Line, Measured, measured_runs
+from lightleak.report.kinds.updates_words import words
 from lightleak.report.page import fill, table_of
 from lightleak.report.read import Run
 from lightleak.report.sections.columns import gains
@@ -35,8 +35,6 @@ OPTIMIZES, SAMPLE = "audit_max", 20
 
 MOST_NAMED = 3
 """Columns that are named in a sentence."""
-
-words = partial(fill, "updates")
 
 
 def summary_section(runs: Sequence[Run], best: UpdateGroup | None = None, helped: str = "") -> Section:
