@@ -11,15 +11,8 @@ from lightleak.report.charts import series_style
 from lightleak.report.compare import by_key, differing
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.frontier_advice import recommend
-from lightleak.report.kinds.frontier_points import (
-    SETTING,
-    Frontier,
-    Point,
-    compare,
-    curve_title,
-    fullest,
-    guarantee,
-)
+from lightleak.report.kinds.frontier_groups import SETTING, Frontier, compare, fullest
+from lightleak.report.kinds.frontier_points import Point, curve_title, guarantee
 from lightleak.report.kinds.updates_words import source_phrase, what_travels
 from lightleak.report.page import fill, table_of, text
 from lightleak.report.plot.axis import Axis, axis
@@ -144,15 +137,13 @@ def _table(frontier: Frontier) -> Table:
     """A line for each point, those that are not measured yet too."""
     several = len({point.strongest.attack for point in frontier.points if point.strongest}) > 1
     best = {id(one.point) for one in frontier.standings if one.is_best}
-    changes = (frontier.accuracy_change, frontier.read_change)
-    accuracy, cells = (lambda point, of=of: None if point is frontier.none else of(point) for of in changes)
     columns: list[Column[Point]] = [
         Column("Defense", _name),
         Column("Epsilon, training", _epsilon, optional=True),
         Column("Epsilon, one update", lambda point: guarantee(point.granted("release_epsilon")), optional=True),
-        Column("Accuracy", lambda point: interval_cell(point.accuracy, change=accuracy(point))),
+        Column("Accuracy", lambda point: interval_cell(point.accuracy, change=point.accuracy_change)),
         Column("AUROC", lambda point: fmt.area(point.auroc)),
-        Column("Cells recovered", lambda point: interval_cell(point.cells, change=cells(point))),
+        Column("Cells recovered", lambda point: interval_cell(point.cells, change=point.read_change())),
         Column("Over guessing, points", lambda point: interval_cell(point.leakage, fmt.points)),
         *([Column("Attack", _strongest, css="words")] if several else []),
         Column("Pareto", lambda point: _verdict(point, frontier), css="words"),

@@ -13,8 +13,8 @@ from lightleak.report.charts import EstimateRow, bar_figure, series_style
 from lightleak.report.format import joined, listed, of_hundred, points, with_interval
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.frontier_advice import recommend
-from lightleak.report.kinds.frontier_points import compare as frontiers_of
-from lightleak.report.kinds.frontier_points import fullest
+from lightleak.report.kinds.frontier_groups import compare as frontiers_of
+from lightleak.report.kinds.frontier_groups import fullest
 from lightleak.report.kinds.updates_groups import UpdateGroup, compare
 from lightleak.report.kinds.updates_runs import Line, Measured, measured_runs
 from lightleak.report.kinds.updates_words import words
