@@ -10,7 +10,7 @@ How to add a kind of run, ``kinds/NAME.py``, listed in `kinds.MODULES`:
 3. Group rows by `compare.group_rows(rows, key)`; ``key`` is a function of a row, and a `Group` gives ``first`` (a row,
    for what all have in common: there is no class for settings), ``mean(name)``, ``by(key, name)``, ``values(name)``.
    A name is a field or a score; a function of a row does as well. Against a reference: `Group.baseline`, `paired`;
-   what differs: `differing(rows, names)`; the strongest: `ranked`.
+   what differs: `differing(rows, names)`.
 4. Make each table from columns: ``table_of(label, [Column("Attack", lambda group: group.title), ...], groups)``, where
    ``groups`` are pairs of a heading (or "") and things, one line each. An optional column disappears where it has
    nothing but dashes. A cell is text or a `Cell` with smaller lines.

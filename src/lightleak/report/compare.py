@@ -17,9 +17,6 @@ Key = Callable[[R], Hashable]
 Score = str | Callable[[R], float | None]
 """A number of a row: its name (`Row.number`), or what computes it."""
 
-LARGEST_SHORTFALL = 2
-"""A ranked group needs at least 1/2 of the rows of the best-measured one: few rows give high means by chance."""
-
 
 @dataclass(frozen=True)
 class Group(Generic[R]):
@@ -167,14 +164,6 @@ def paired(group: Group[R], other: Group[R] | None, score: Score[R], key: Key[R]
         return mean_of(group.first, score, shared, is_change=True)
     means = group.mean(score), other.mean(score)
     return None if means[0] is None or means[1] is None else Estimate(means[0].mean - means[1].mean, n=0)
-
-
-def ranked(groups: Iterable[Group[R]], score: Score[R], value: Callable[[Group[R]], Any]) -> list[Group[R]]:
-    """Groups that have a score, the highest ``value`` first; well-measured groups stand before thinly measured ones."""
-    known = [(group, len(group.values(score))) for group in groups]
-    most = max((n for _, n in known), default=0)
-    found = [(group, n * LARGEST_SHORTFALL >= most) for group, n in known if n]
-    return [group for group, _ in sorted(found, key=lambda pair: (pair[1], value(pair[0])), reverse=True)]
 
 
 def _collide(rows: Sequence[R], key: Key[R]) -> bool:

@@ -50,6 +50,11 @@ class Nearest:
     reconstructed: Mapping[str, Any] = field(default_factory=dict)
     private: Mapping[str, Any] = field(default_factory=dict)
 
+    def agrees(self, column: str) -> bool | None:
+        """Whether both rows have the same value there; None where either has none."""
+        real, made = self.private.get(column), self.reconstructed.get(column)
+        return None if is_missing(real) or is_missing(made) else real == made
+
 
 @dataclass(frozen=True)
 class PseudoLabel:
@@ -147,6 +152,11 @@ class Entry:
 def entries_of(runs: Iterable[Run]) -> list[Entry]:
     """What the runs left in ``inversion.json``."""
     return [entry for run in runs for entry in run.entries(FILE_NAME, Entry, run=run.name)]
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is missing or no finite number."""
+    return value is None or (isinstance(value, float) and not math.isfinite(value))
 
 
 def pooled(entries: Sequence[Entry]) -> Memorization:

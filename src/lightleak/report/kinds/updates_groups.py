@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from lightleak.core.results import UpdateRow
-from lightleak.report.compare import Group, by_key, fixed, group_rows, paired, ranked
+from lightleak.report.compare import Group, by_key, fixed, group_rows, paired
 from lightleak.report.format import DASH, percent, with_interval
 from lightleak.report.intervals import Estimate, Values, bounded
 from lightleak.report.kinds.updates_words import FIXED, Moment, moment_of
@@ -15,6 +15,9 @@ BASELINE = "random"
 
 AT_RISK = ("exact_match_rate", "certified_digits_share")
 """Metrics of which the higher one says what share of an update's rows is at risk."""
+
+LARGEST_SHORTFALL = 2
+"""A ranked attack needs at least 1/2 of the rows of the best-measured one: few rows give high means by chance."""
 
 _WITHOUT_LABELS = tuple(name for name in FIXED if name != "labels")
 
@@ -96,13 +99,16 @@ def at_start(groups: Sequence[UpdateGroup]) -> tuple[UpdateGroup, ...]:
 
 
 def strongest_first(groups: Iterable[UpdateGroup]) -> list[UpdateGroup]:
-    """Return attacks with a measured accuracy, most leakage first."""
+    """Return attacks with a measured accuracy, most leakage first; thinly measured ones stand last."""
+    measured = [(group, len(group.values("cell_accuracy"))) for group in attacks(groups)]
+    most = max((n for _, n in measured), default=0)
 
-    def order(group: UpdateGroup) -> tuple[bool, float]:
+    def order(pair: tuple[UpdateGroup, int]) -> tuple[bool, bool, float]:
+        group, n = pair
         over, accuracy = group.leakage, group.mean("cell_accuracy")
-        return over is not None, over.mean if over else accuracy.mean if accuracy else 0.0
+        return LARGEST_SHORTFALL * n >= most, over is not None, (over or accuracy or Estimate(0.0)).mean
 
-    return ranked(attacks(groups), "cell_accuracy", order)
+    return [group for group, n in sorted(measured, key=order, reverse=True) if n]
 
 
 def _without_local(row: UpdateRow) -> UpdateRow:

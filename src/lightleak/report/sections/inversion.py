@@ -9,14 +9,15 @@ from lightleak.report.blocks import Block, Column, Details, Heading, Legend, Pan
 from lightleak.report.compare import by_key
 from lightleak.report.format import count, distance, joined, percent, with_interval
 from lightleak.report.intervals import Estimate
-from lightleak.report.kinds.released_entries import Entry, Memorization, PseudoLabel
-from lightleak.report.kinds.released_groups import ACCURACY, HALF, Attack, Scenario
+from lightleak.report.kinds.released_entries import Entry, Memorization, Nearest, PseudoLabel
+from lightleak.report.kinds.released_groups import HALF, Scenario
+from lightleak.report.kinds.released_scores import ACCURACY, Attack
 from lightleak.report.page import fill, folded, names_table, table_of
 from lightleak.report.plot.chart import Rule
 from lightleak.report.sections.columns import pairs_by_name
 from lightleak.report.sections.curves import curve_figure
 from lightleak.report.sections.heat_map import HEAT_BOUNDS, HeatLine, heat_map
-from lightleak.report.sections.pairs import PairOfRows, columns_of, pairs_table
+from lightleak.report.sections.pairs import columns_of, pairs_table
 
 KIND_TITLES = {"continuous": "contin\u00aduous", "categorical": "cate\u00adgorical"}
 """Where a long name may break."""
@@ -116,16 +117,15 @@ def _with_seed(title: str, entry: Entry, seeds: bool) -> str:
     return f"{title}, seed {entry.seed}" if seeds else title
 
 
-def closest_pairs(topic: Attack) -> tuple[PairOfRows, ...]:
+def closest_pairs(topic: Attack) -> tuple[Nearest, ...]:
     """Return the closest pairs of an attack, of its first seed that has some, the closest first."""
     entry = next((entry for entry in topic.entries if entry.pairs), None)
     if entry is None or topic.is_baseline:
         return ()
-    found = (PairOfRows(one.class_name, one.distance, one.private, one.reconstructed) for one in entry.pairs)
-    return tuple(sorted(found, key=lambda pair: (pair.distance is None, pair.distance or 0.0)))
+    return tuple(sorted(entry.pairs, key=lambda pair: (pair.distance is None, pair.distance or 0.0)))
 
 
-def nearest_section(subjects: Sequence[Attack], pairs: Sequence[PairOfRows], seeds: bool) -> Section | None:
+def nearest_section(subjects: Sequence[Attack], pairs: Sequence[Nearest], seeds: bool) -> Section | None:
     """Draw the closest made-up and private row of each class side by side (thesis Table A.2)."""
     if not pairs:
         return None
