@@ -1,7 +1,6 @@
 """Rows grouped by what was fixed, each group set against a reference, and groups ranked: for rows of every kind."""
 
 import statistics
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -57,19 +56,15 @@ class Group(Generic[R]):
 
     def by(self, key: Key[R], score: Score[R]) -> dict[Hashable, float]:
         """One number by what names the row; rows of one name are averaged first."""
-        found: dict[Hashable, list[float]] = defaultdict(list)
-        for row in self.rows:
-            if (value := number_of(row, score)) is not None:
-                found[key(row)].append(value)
-        return {name: statistics.fmean(values) for name, values in found.items()}
+        known = [(row, value) for row in self.rows if (value := number_of(row, score)) is not None]
+        by_name = by_key(known, lambda pair: key(pair[0]))
+        return {name: statistics.fmean(value for _, value in same) for name, same in by_name.items()}
 
     def means(self, attribute: str) -> dict[str, float]:
         """Means of the entries of a mapping, such as an accuracy by column, in the order of its first row."""
-        found: dict[str, list[float]] = defaultdict(list)
-        for row in self.rows:
-            for name, value in getattr(row, attribute).items():
-                found[name].append(value)
-        return {name: statistics.fmean(values) for name, values in found.items()}
+        entries = (entry for row in self.rows for entry in getattr(row, attribute).items())
+        by_name = by_key(entries, lambda entry: entry[0])
+        return {name: statistics.fmean(value for _, value in same) for name, same in by_name.items()}
 
 
 def number_of(row: R, score: Score[R]) -> float | None:

@@ -11,7 +11,7 @@ from lightleak.core.people import Rate
 from lightleak.core.results import NONE, FrontierRow
 from lightleak.report.attacks import knowing
 from lightleak.report.compare import Group, group_rows
-from lightleak.report.format import DASH, capital, defense_title
+from lightleak.report.format import capital, defense_title, of_a_number
 from lightleak.report.intervals import ENOUGH_PAIRS, Estimate, bounded, estimate
 from lightleak.report.kinds.updates_groups import BASELINE
 
@@ -256,13 +256,14 @@ def curve_title(label: str) -> str:
     return "no defense" if label == NONE else capital(defense_title(label))
 
 
-def guarantee(epsilon: float | None) -> str:
+@of_a_number
+def guarantee(epsilon: float) -> str:
     """Epsilon of differential privacy.
 
     >>> guarantee(2.943), guarantee(None)
     ('2.94', '–')
     """
-    return DASH if epsilon is None else f"{epsilon:.3g}"
+    return f"{epsilon:.3g}"
 
 
 def unit_of(row: FrontierRow) -> tuple[str, str, str]:

@@ -8,10 +8,9 @@ from lightleak.report.blocks import Column, Figure, Section
 from lightleak.report.compare import by_key, fixed
 from lightleak.report.intervals import bounded
 from lightleak.report.kinds.updates_groups import UpdateGroup, attacks
-from lightleak.report.kinds.updates_summary import MOST_NAMED
 from lightleak.report.kinds.updates_words import FIXED, of_rows, parts_title, varying, words
 from lightleak.report.page import figures, table_of
-from lightleak.report.sections.columns import gains, pair_legend, pairs_by_name
+from lightleak.report.sections.columns import most_gained, pair_legend, pairs_by_name
 
 ACCURACY = "cell_accuracy"
 
@@ -123,12 +122,12 @@ def columns_section(group: UpdateGroup) -> Section | None:
     if not reached:
         return None
     guessed = group.baseline.means("column_accuracy") if group.baseline else {}
-    found = gains(reached, guessed)
-    most = [name for name in list(found)[:MOST_NAMED] if (found[name] or 0.0) > 0]
     title = ", ".join(filter(None, (group.title, of_rows(group.first))))
     label = f"Share of right cells in each of {len(reached)} columns, guessed and recovered; most leakage first"
     drawn = pairs_by_name(label, reached, guessed, "guessing", "recovered")
-    return Section("columns", "By column", (words("columns", title, most, bool(guessed)), *drawn))
+    return Section(
+        "columns", "By column", (words("columns", title, most_gained(reached, guessed), bool(guessed)), *drawn)
+    )
 
 
 def confidence_section(groups: Sequence[UpdateGroup]) -> Section | None:

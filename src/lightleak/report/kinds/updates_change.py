@@ -6,7 +6,16 @@ from functools import partial
 from lightleak.report import format as fmt
 from lightleak.report.blocks import Block, Cell, Column, Heading, Section
 from lightleak.report.compare import by_key
-from lightleak.report.kinds.updates_runs import ERROR, METRICS, ChangedGroup, Measured, measured_runs, run_title
+from lightleak.report.kinds.updates_runs import (
+    ERROR,
+    METRICS,
+    ChangedGroup,
+    Measured,
+    changed_groups,
+    changed_settings,
+    measured_runs,
+    run_title,
+)
 from lightleak.report.kinds.updates_words import words
 from lightleak.report.page import cells_table, table_of, text
 from lightleak.report.read import Run
@@ -26,9 +35,10 @@ def change_section(runs: Sequence[Run], unit: tuple[str, str]) -> Section | None
 
 
 def _settings(one: Measured) -> Block:
-    if not one.settings:
-        return words("no_settings", one.settings)
-    lines = [(text("<code>{}</code>", name), before, after) for name, before, after in one.settings]
+    changed = changed_settings(one.reference, one.run)
+    if not changed:
+        return words("no_settings", changed)
+    lines = [(text("<code>{}</code>", name), before, after) for name, before, after in changed]
     head = ("Setting", "Before", "After")
     return cells_table("Settings that changed", head, [("", lines)], css="words-table", box="snug")
 
@@ -54,9 +64,10 @@ def _utility(one: Measured) -> Block:
 
 
 def _leakage(one: Measured) -> Block:
-    if not one.groups:
+    groups = changed_groups(one.reference, one.run)
+    if not groups:
         return words("nothing_shared")
-    known = {name for group in one.groups for name in group.changes}
+    known = {name for group in groups for name in group.changes}
     columns: list[Column[ChangedGroup]] = [
         Column("Attack", lambda group: group.group.title),
         Column("Rows in batch", lambda group: group.group.size),
@@ -66,7 +77,7 @@ def _leakage(one: Measured) -> Block:
     return table_of(
         "What changed for each attack",
         columns,
-        [(fmt.capital(moment), same) for moment, same in by_key(one.groups, lambda group: group.moment).items()],
+        [(fmt.capital(moment), same) for moment, same in by_key(groups, lambda group: group.moment).items()],
         css="changes stack",
         line_css=lambda group: "baseline" if group.group.is_baseline else "",
     )

@@ -151,6 +151,11 @@ class Exposure:
         return len(self.at_risk)
 
     @property
+    def place(self) -> tuple[int | None, Moment]:
+        """Size and moment, by which exposures of several runs are compared."""
+        return self.batch_size, self.moment
+
+    @property
     def knows_truth(self) -> bool:
         """Whether rows were compared with the true ones, so that uncertified ones count as well."""
         return any(row.number("exact_match_rate") is not None for row in self.rows)

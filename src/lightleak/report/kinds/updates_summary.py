@@ -10,7 +10,7 @@ from lightleak.core.threat_model import Aim
 from lightleak.report.blocks import Cell, Column, Figure, Section
 from lightleak.report.budget import BASELINES, budget
 from lightleak.report.charts import EstimateRow, bar_figure, series_style
-from lightleak.report.format import joined, listed, of_hundred, points, with_interval
+from lightleak.report.format import joined, listed, points, with_interval
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.frontier_advice import recommend
 from lightleak.report.kinds.frontier_groups import compare as frontiers_of
@@ -20,11 +20,11 @@ from lightleak.report.kinds.updates_runs import Line, Measured, measured_runs
 from lightleak.report.kinds.updates_words import words
 from lightleak.report.page import fill, table_of
 from lightleak.report.read import Run
-from lightleak.report.sections.columns import gains
+from lightleak.report.sections.columns import most_gained
 from lightleak.report.sections.means import roles
 from lightleak.report.sections.people import people_figure, risk_lines, strongest, worst_group
 from lightleak.report.sections.subject import left_out
-from lightleak.report.sections.summary import MOST_RUNS, RiskLine, first_page, interval_cell, risks_table
+from lightleak.report.sections.summary import MOST_RUNS, RiskLine, first_page, of_hundred_cell, risks_table
 from lightleak.report.sections.tested import Findings, untested
 
 MOST_BARS = 6
@@ -32,9 +32,6 @@ MOST_BARS = 6
 
 OPTIMIZES, SAMPLE = "audit_max", 20
 """Attack that also recovers rows without proof, and updates of an epoch that it is run on, at half a minute each."""
-
-MOST_NAMED = 3
-"""Columns that are named in a sentence."""
 
 
 def summary_section(runs: Sequence[Run], best: UpdateGroup | None = None, helped: str = "") -> Section:
@@ -157,8 +154,7 @@ def _worst_of(people: People) -> str:
 def _columns(best: UpdateGroup | None) -> str:
     if best is None or not best.baseline:
         return ""
-    found = gains(best.means("column_accuracy"), best.baseline.means("column_accuracy"))
-    return listed([name for name in list(found)[:MOST_NAMED] if (found[name] or 0.0) > 0])
+    return listed(most_gained(best.means("column_accuracy"), best.baseline.means("column_accuracy")))
 
 
 def _risks(line: Line) -> list[RiskLine]:
@@ -189,17 +185,15 @@ def _picture(shown: Sequence[Measured]) -> Figure:
     return bar_figure(name, bars, guess, name)
 
 
-def _of_hundred(value: Estimate | None, change: Estimate | None = None) -> Cell:
-    return interval_cell(value, of_hundred, change)
-
-
 _RISKS: tuple[Column[Line], ...] = (
     Column(
         "Records in a message, and when it was sent",
         lambda line: Cell(f"{line.exposure.about}{line.exposure.batch_size or 'unknown'}", (words("situation", line),)),
     ),
-    Column("Records at risk, of 100", lambda x: _of_hundred(x.risk, x.effect.rows if x.effect else None)),
-    Column("Proven, of 100", lambda line: _of_hundred(line.exposure.certified)),
-    Column("Values recovered, of 100", lambda x: _of_hundred(x.exposure.values, x.effect.values if x.effect else None)),
-    Column("By guessing, of 100", lambda line: _of_hundred(line.exposure.guess)),
+    Column("Records at risk, of 100", lambda x: of_hundred_cell(x.risk, x.effect.rows if x.effect else None)),
+    Column("Proven, of 100", lambda line: of_hundred_cell(line.exposure.certified)),
+    Column(
+        "Values recovered, of 100", lambda x: of_hundred_cell(x.exposure.values, x.effect.values if x.effect else None)
+    ),
+    Column("By guessing, of 100", lambda line: of_hundred_cell(line.exposure.guess)),
 )

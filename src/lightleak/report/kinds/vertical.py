@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from lightleak.core.parties import KINDS
 from lightleak.core.results import VerticalRow
@@ -12,7 +13,6 @@ from lightleak.report.blocks import Cell, Column, Figure, Legend, Page, Section,
 from lightleak.report.budget import budget
 from lightleak.report.compare import by_key, differing
 from lightleak.report.format import DASH, joined, of_hundred, percent, points, unsigned_points, with_interval
-from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.vertical_groups import (
     FIXED,
     Findings,
@@ -35,7 +35,7 @@ from lightleak.report.read import Run
 from lightleak.report.sections.norms import KIND_TITLES, norm_entries, norms_section
 from lightleak.report.sections.run_facts import run_section
 from lightleak.report.sections.subject import subject_of, subject_section, title_of
-from lightleak.report.sections.summary import first_page, interval_cell
+from lightleak.report.sections.summary import first_page, interval_cell, of_hundred_cell
 from lightleak.report.sections.tested import evidence_section, untested
 from lightleak.report.sections.warnings import warnings_section
 
@@ -130,14 +130,16 @@ def _summary_table(found: Findings) -> Table:
     columns: list[Column[VerticalGroup]] = [
         Column("Points off the true share", lambda group: _titled(group, found)),
         Column("By attack", lambda group: interval_cell(group.error, of_hundred)),
-        *([] if found.redact else [Column("By own columns alone", _own)]),
+        *(
+            []
+            if found.redact
+            else [
+                Column("By own columns alone", lambda group: of_hundred_cell(group.own_error, otherwise="not measured"))
+            ]
+        ),
         Column("Closer than own columns", lambda group: _learned(group, found.redact, found.places)),
     ]
     return table_of("Inference of a share", columns, [("", _most_learned(found))], css="risk stack")
-
-
-def _own(group: VerticalGroup) -> Cell:
-    return interval_cell(group.own_error, of_hundred) if group.own_error else Cell("not measured")
 
 
 def _titled(group: VerticalGroup, found: Findings) -> str:
@@ -188,7 +190,11 @@ def _share_chart(one: Property) -> Figure | None:
     """A row per attack, C1 above C2, the closest first; None where there is no estimate."""
     names, rows = _varying(one.groups), []
     for adversary, same in by_key(one.groups, lambda group: group.first.adversary).items():
-        known = [_share_row(_name(group, names), group, value) for group in same if (value := group.estimate)]
+        known = [
+            charts.EstimateRow(_name(group, names), value, _style(group), _singles(group))
+            for group in same
+            if (value := group.estimate)
+        ]
         rows += [replace(row, heading="" if i else HEADINGS.get(adversary, adversary)) for i, row in enumerate(known)]
     if not rows:
         return None
@@ -200,14 +206,10 @@ def _share_chart(one: Property) -> Figure | None:
     return charts.estimate_figure(name, rows, rules, charts.share_axis((*ends, *true)), one.title)
 
 
-def _share_row(title: str, group: VerticalGroup, value: Estimate) -> charts.EstimateRow:
-    singles = [(row.estimated, _hover(row)) for row in group.rows if row.estimated is not None]
-    return charts.EstimateRow(
-        label=title,
-        value=value,
-        singles=tuple(singles) if len(group.rows) > 1 else (),
-        style=_style(group),
-    )
+def _singles(group: VerticalGroup) -> tuple[tuple[float, str], ...]:
+    """The estimate of each seed with its text on hover, where there are several seeds."""
+    singles = ((row.estimated, _hover(row)) for row in group.rows if row.estimated is not None)
+    return tuple(singles) if len(group.rows) > 1 else ()
 
 
 def _hover(row: VerticalRow) -> str:
@@ -265,16 +267,8 @@ def _by_adversary(groups: Iterable[VerticalGroup]) -> Iterable[tuple[str, list[V
         yield adversary, sorted(same, key=lambda group: (not group.reads_exchange, error_of(group)))
 
 
-def _off(value: Estimate | None) -> str:
-    return with_interval(value, unsigned_points)
-
-
-def _change(value: Estimate | None) -> str:
-    return with_interval(value, points)
-
-
-def _of_hundred(value: Estimate | None) -> str:
-    return with_interval(value, of_hundred)
+_off = partial(with_interval, said=unsigned_points)
+_change = partial(with_interval, said=points)
 
 
 def _worth(group: VerticalGroup) -> str:
@@ -343,7 +337,9 @@ def _outcome_columns(redact: bool, is_unaware: bool) -> list[Column[Outcome]]:
         *([] if redact else own),
         Column("Closer than own columns", lambda one: _learned(one.group, redact), optional=True),
         *(unaware if is_unaware else []),
-        Column("AUC, of 100 (95% interval)", lambda one: _of_hundred(one.group.mean("auc")), optional=True),
+        Column(
+            "AUC, of 100 (95% interval)", lambda one: with_interval(one.group.mean("auc"), of_hundred), optional=True
+        ),
         Column("Change of AUC, points", lambda one: _change(one.cost), optional=True),
         Column("Seeds", lambda one: str(len(one.group.rows))),
     ]

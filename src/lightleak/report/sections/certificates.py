@@ -8,7 +8,7 @@ from lightleak.core.certificate import Outcome
 from lightleak.core.results import UpdateRow
 from lightleak.report.blocks import Block, Column, Section
 from lightleak.report.compare import by_key
-from lightleak.report.format import DASH, attack_title, capital, joined, percent
+from lightleak.report.format import DASH, attack_title, capital, joined, of_a_number, percent
 from lightleak.report.kinds.updates_groups import UpdateGroup
 from lightleak.report.kinds.updates_words import parts, time_unit, varying
 from lightleak.report.page import cells_table, fill, folded, table_of
@@ -62,14 +62,13 @@ def certificates_section(groups: Sequence[UpdateGroup], unit: tuple[str, str]) -
     return Section("proven", "Rows proven", (*blocks, *why))
 
 
-def residual_words(residual: float | None) -> str:
+@of_a_number
+def residual_words(residual: float) -> str:
     """Return a part of the update.
 
     >>> residual_words(0.31), residual_words(1.26e-7), residual_words(None)
     ('31.0%', '1e-7', '–')
     """
-    if residual is None:
-        return DASH
     if residual >= 0.001:
         return f"{100 * residual:.1f}%"
     digits, power = f"{residual:.0e}".split("e")

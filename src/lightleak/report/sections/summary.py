@@ -53,9 +53,9 @@ def risks_table(
     """Draw the risks, of 100 ``of``, next to a baseline."""
     columns: list[Column[RiskLine]] = [
         Column(f"Of 100 {of}", lambda line: Cell(line.name, (line.meaning,))),
-        Column("By attack", lambda line: _of_hundred(line.attack, "not measured")),
-        Column("Not in the training", lambda line: _of_hundred(line.control), optional=True),
-        Column(baseline, lambda line: _of_hundred(line.baseline)),
+        Column("By attack", lambda line: of_hundred_cell(line.attack, otherwise="not measured")),
+        Column("Not in the training", lambda line: of_hundred_cell(line.control), optional=True),
+        Column(baseline, lambda line: of_hundred_cell(line.baseline)),
     ]
     return table_of(title, columns, [("", list(lines))], css="risk stack")
 
@@ -73,5 +73,6 @@ def interval_cell(
     return Cell(said(value), tuple(filter(None, (ends, changed))))
 
 
-def _of_hundred(value: Estimate | None, otherwise: str = DASH) -> Cell:
-    return Cell(otherwise) if value is None else interval_cell(value, of_hundred)
+def of_hundred_cell(value: Estimate | None, change: Estimate | None = None, otherwise: str = DASH) -> Cell:
+    """A share as a count of a hundred with its interval, and what a defense changes in it."""
+    return interval_cell(value, of_hundred, change) if value else Cell(otherwise)
