@@ -13,20 +13,16 @@ from lightleak.report.blocks import Cell, Column, Figure, Legend, Page, Section,
 from lightleak.report.budget import budget
 from lightleak.report.compare import by_key, differing
 from lightleak.report.format import DASH, joined, of_hundred, percent, points, unsigned_points, with_interval
+from lightleak.report.kinds.vertical_findings import Findings, Outcome
 from lightleak.report.kinds.vertical_groups import (
     FIXED,
-    Findings,
     Groups,
-    Outcome,
     Property,
     VerticalGroup,
     attack_name,
     attacks,
     compare,
-    error_of,
     properties,
-    setting_words,
-    titled,
 )
 from lightleak.report.page import figures, fill, folded, table_of
 from lightleak.report.plot.axis import axis
@@ -109,7 +105,7 @@ def _most_learned(found: Findings) -> list[VerticalGroup]:
 
 def _learned_mean(group: VerticalGroup) -> float:
     learned = group.learned()
-    return learned.mean if learned else -error_of(group)
+    return learned.mean if learned else -group.sorted_by
 
 
 def _summary_chart(found: Findings) -> Figure:
@@ -144,7 +140,7 @@ def _summary_table(found: Findings) -> Table:
 
 def _titled(group: VerticalGroup, found: Findings) -> str:
     several = len({one.first.dataset for one in found.best}) > 1
-    return joined(titled(group.place, several), group.first.adversary, by=" · ")
+    return joined(group.topic(several), group.first.adversary, by=" · ")
 
 
 def _style(group: VerticalGroup) -> charts.Style:
@@ -226,7 +222,7 @@ def _varying(groups: Groups) -> list[str]:
 
 def _name(group: VerticalGroup, names: Sequence[str]) -> str:
     """The attack, and what else its setting differs in."""
-    return joined(group.title, *setting_words(group, names), by=" · ")
+    return joined(group.title, *group.setting_words(names), by=" · ")
 
 
 def _errors(measured: Sequence[Property], redact: bool) -> Section | None:
@@ -239,7 +235,11 @@ def _errors(measured: Sequence[Property], redact: bool) -> Section | None:
     if not tables:
         return None
     names = _varying([group for _, same in tables for group in same])
-    closest = {id(min(known, key=error_of)) for _, same in tables if (known := [g for g in attacks(same) if g.error])}
+    closest = {
+        id(min(known, key=lambda group: group.sorted_by))
+        for _, same in tables
+        if (known := [g for g in attacks(same) if g.error])
+    }
     columns: list[Column[VerticalGroup]] = [
         Column("Attack", lambda group: _name(group, names)),
         Column(
@@ -264,7 +264,7 @@ def _errors(measured: Sequence[Property], redact: bool) -> Section | None:
 def _by_adversary(groups: Iterable[VerticalGroup]) -> Iterable[tuple[str, list[VerticalGroup]]]:
     """Groups of each adversary, the attacks first and the closest of them on top."""
     for adversary, same in by_key(groups, lambda group: group.first.adversary).items():
-        yield adversary, sorted(same, key=lambda group: (not group.reads_exchange, error_of(group)))
+        yield adversary, sorted(same, key=lambda group: (not group.reads_exchange, group.sorted_by))
 
 
 _off = partial(with_interval, said=unsigned_points)
@@ -289,7 +289,7 @@ def _outcomes(found: Findings) -> Section | None:
     panels = []
     for place in dict.fromkeys(group.place for group in found.tried):
         if outcomes := [at[place] for at in found.outcomes.values() if place in at]:
-            panels.append((joined(titled(place, several), place[2], by=" · "), outcomes))
+            panels.append((joined(outcomes[0].group.topic(several), place[2], by=" · "), outcomes))
     if not panels:
         return None
     every = [one for _, outcomes in panels for one in outcomes]
@@ -304,7 +304,7 @@ def _outcomes(found: Findings) -> Section | None:
         css="wrap",
         line_css=lambda one: "" if one.group.is_defended else "baseline",
     )
-    setting = joined(*setting_words(found.main, ["defense", *_varying(found.best)])) if found.main else ""
+    setting = joined(*found.main.setting_words(["defense", *_varying(found.best)])) if found.main else ""
     legend = (
         Legend(tuple((charts.legend_mark(look), name) for name, look in styles.items())) if names and drawn else None
     )
