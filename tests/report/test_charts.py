@@ -11,7 +11,6 @@ from lightleak.report.charts import (
     Pair,
     Series,
     bar_figure,
-    legend_mark,
     line_figure,
     pair_chart,
     series_style,
@@ -19,7 +18,7 @@ from lightleak.report.charts import (
 )
 from lightleak.report.intervals import Estimate
 from lightleak.report.plot.axis import Axis
-from lightleak.report.plot.chart import MARKS
+from lightleak.report.plot.chart import MARKS, legend_key
 
 PRINTABLE = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FFF, exclude_categories=["Cs", "Cc"]), max_size=40)
 ESTIMATES = st.builds(
@@ -98,8 +97,8 @@ def test_series_differ_without_colour_and_by_both_for_long() -> None:
 
 def test_legend_shows_the_mark_of_the_series() -> None:
     style = series_style(2)
-    assert MARKS[style.shape] in legend_mark(style)
-    assert style.css in legend_mark(style)
+    assert MARKS[style.shape] in legend_key(style)
+    assert style.css in legend_key(style)
 
 
 @given(st.lists(st.integers(-1000, 1000), min_size=1, max_size=10, unique=True))

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from lightleak.report.blocks import Figure, Legend
-from lightleak.report.format import interval, percent
+from lightleak.report.format import in_brackets, percent
 from lightleak.report.intervals import Estimate
 from lightleak.report.plot.axis import Axis, axis
-from lightleak.report.plot.chart import Bars, Line, Mark, Plot, Points, Row, Rule, draw, legend_key
+from lightleak.report.plot.chart import Bars, Line, Mark, Plot, Points, Row, Rule, draw
 from lightleak.report.plot.chart import Style as Style
 
 SHARES = axis([0, 1], ends="round", percent=True)
@@ -28,8 +28,6 @@ COLOURS = 6
 BASELINE_STYLE = Style("baseline", "diamond")
 VALIDATION_STYLE = Style("validation", "bar")
 START_STYLE, END_STYLE = Style("from", "diamond"), Style("to", "circle")
-
-legend_mark = legend_key
 
 
 def series_style(index: int) -> Style:
@@ -108,7 +106,7 @@ def line_figure(name: str, series: Sequence[Series], x: Axis, title: str = "", c
         ]
         line = Line([(at, value.mean) for at, value in one.points], "link", one.style.css, dx=dx)
         layers += [line, Points(marks, dx=dx)]
-    legend = Legend(tuple((legend_mark(one.style), one.label) for one in series))
+    legend = Legend([(one.style, one.label) for one in series])
     return Figure(draw(Plot(name, x, SHARES, layers, grid="y", height=250)), title, caption, legend)
 
 
@@ -146,8 +144,7 @@ def estimate_figure(
 
 def estimate_words(label: str, value: Estimate) -> str:
     """The text on hover over an estimate."""
-    words = f"{label}: {percent(value.mean)}"
-    return words + (f" (95% interval {interval(value)})" if value.has_interval else "")
+    return f"{label}: {percent(value)}{in_brackets(value, words='95% interval')}"
 
 
 def share_axis(values: Iterable[float | None], title: str = "") -> Axis:

@@ -23,6 +23,7 @@ from lightleak.core.errors import UsageError
 from lightleak.report import format as formats
 from lightleak.report.blocks import Block, Cell, Column, Details, Figure, Line, Lines, Page, Panels, Table
 from lightleak.report.format import DASH
+from lightleak.report.plot.chart import legend_key
 
 T = TypeVar("T")
 
@@ -168,7 +169,10 @@ def _templates() -> Environment:
             return block if isinstance(block, Markup) else Markup("<p>{}</p>").format(block)
         return Markup(macros[type(block).__name__.lower()](block))
 
-    environment.filters |= {name: one for name, one in vars(formats).items() if isfunction(one)} | {"draw": draw}
+    environment.filters |= {name: one for name, one in vars(formats).items() if isfunction(one)} | {
+        "draw": draw,
+        "legend_key": legend_key,
+    }
     macros |= {
         name: macro
         for name, macro in vars(environment.get_template("macros.html.j2").module).items()

@@ -16,7 +16,7 @@ from lightleak.report.kinds.frontier_points import Point, curve_title, guarantee
 from lightleak.report.kinds.updates_words import source_phrase, what_travels
 from lightleak.report.page import fill, table_of, text
 from lightleak.report.plot.axis import Axis, axis
-from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, Style, draw, legend_key, stairs
+from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, Style, draw, stairs
 from lightleak.report.read import Run
 from lightleak.report.sections.bound_gap import FILE_NAME, SCHEMA_VERSION, Game, gap_section
 from lightleak.report.sections.run_facts import run_section
@@ -199,8 +199,7 @@ def _drawn(frontier: Frontier, styles: Mapping[str, Style], title: str) -> tuple
         return (fill("macros", "note", none),)
     used = dict.fromkeys(point.first.curve for point in frontier.measured)
     name = fmt.joined("Share of cells recovered against accuracy on the test rows under each defense", title, by=": ")
-    entries = [(legend_key(styles[label]), curve_title(label)) for label in used]
-    legend = Legend((*entries, (legend_key("ring"), "Pareto-best")))
+    legend = Legend([*((styles[label], curve_title(label)) for label in used), ("ring", "Pareto-best")])
     y_title = fill("macros", "note", "Share of single values read; numbers are strengths of the defense")
     return legend, y_title, Figure(draw(frontier_plot(name, frontier, styles)), plot="scatter")
 

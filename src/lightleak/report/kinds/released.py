@@ -158,10 +158,8 @@ def _accuracies(scores: Iterable[Mapping[str, float]]) -> list[str]:
     found = []
     for one in scores:
         words = [f"{fmt.percent(one[name])} {where}" for name, where in ACCURACIES.items() if name in one]
-        if words:
-            found.append(
-                ", ".join([*words, *([f"after {fmt.count(one['epochs'])} epochs"] if "epochs" in one else [])])
-            )
+        epochs = f"after {fmt.count(one['epochs'])} epochs" if "epochs" in one else ""
+        found += [fmt.joined(*words, epochs)] if words else []
     return found
 
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from lightleak.report import format as fmt
 from lightleak.report.blocks import Block, Cell, Column, Figure, Legend, Section
-from lightleak.report.charts import BASELINE_STYLE, estimate_figure, legend_mark, series_style
+from lightleak.report.charts import BASELINE_STYLE, Style, estimate_figure, series_style
 from lightleak.report.compare import by_key
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.released_groups import Scenario
@@ -49,9 +49,9 @@ def attacks_section(scenarios: Sequence[Scenario], main: Attack | None) -> Secti
         return None
     groups = [group for one in scenarios for group in one.groups]
     drawn = [figure for one in scenarios if (figure := _chart(one))]
-    marks: list[tuple[str, str]] = [
-        (legend_mark(series_style(0)), "attack on the model"),
-        (legend_mark(BASELINE_STYLE), "baseline from public data"),
+    marks: list[tuple[Style | str, str]] = [
+        (series_style(0), "attack on the model"),
+        (BASELINE_STYLE, "baseline from public data"),
     ]
     if any(value.has_interval for group in groups if (value := group.value())):
         marks.append(("", "bars: 95% intervals over trainings, each with its own models and generator"))
@@ -68,7 +68,7 @@ def attacks_section(scenarios: Sequence[Scenario], main: Attack | None) -> Secti
         "Attack and baselines",
         (
             fill(TEMPLATE, "attacks"),
-            Legend(tuple(marks)),
+            Legend(marks),
             *figures(drawn),
             table,
             fill(TEMPLATE, "attacks_note"),

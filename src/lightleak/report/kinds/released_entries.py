@@ -164,16 +164,8 @@ def pooled(entries: Sequence[Entry]) -> Memorization:
     found = [one for entry in entries if (one := entry.memorization) and one != Memorization()]
     if len(found) < 2:
         return found[0] if found else Memorization()
-    share = estimate(one.share for one in found)
-    train, heldout = (
-        estimate(values) for values in zip(*((one.train_mean, one.heldout_mean) for one in found), strict=True)
-    )
+    names = ("train_mean", "heldout_mean", "share")
+    train, heldout, share = (estimate(getattr(one, name) for one in found) for name in names)
+    low, high = share.ends if share else (None, None)
     sizes = [one.n for one in found if one.n is not None]
-    return Memorization(
-        train_mean=mean_of(train),
-        heldout_mean=mean_of(heldout),
-        share=mean_of(share),
-        low=share.low if share else None,
-        high=share.high if share else None,
-        n=sum(sizes) if sizes else None,
-    )
+    return Memorization(mean_of(train), mean_of(heldout), mean_of(share), low, high, sum(sizes) if sizes else None)

@@ -18,7 +18,7 @@ from lightleak.report.kinds.study_trials import (
     running_best,
 )
 from lightleak.report.plot.axis import Axis, axis, categories
-from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, Style, draw, legend_key, shorten, stairs
+from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, Style, draw, shorten, stairs
 
 MOST_PLOTS = 3
 MOST_SLICES = 8
@@ -148,9 +148,9 @@ def slices(search: Search, objective: Objective) -> tuple[Figure, ...]:
 def legend(search: Search, trials: Sequence[TrialRow]) -> Legend:
     """A line for each kind of mark and of ring among the trials."""
     used, rings = {trial_style(one) for one in trials}, {ring_of(search, one) for one in trials}
-    found = [(legend_key(style), words) for style, words in STYLES.items() if style in used]
+    found = [(style, words) for style, words in STYLES.items() if style in used]
     names = {ON_FRONT: "on the front", PROPOSED: "the best" if search.is_single else "the knee"}
-    return Legend((*found, *((legend_key(ring), words) for ring, words in names.items() if ring in rings)))
+    return Legend([*found, *((ring, words) for ring, words in names.items() if ring in rings)])
 
 
 def trial_style(trial: TrialRow) -> Style:

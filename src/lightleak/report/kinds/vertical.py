@@ -177,9 +177,9 @@ def _shares(measured: Sequence[Property]) -> Section | None:
         return None
     groups = [group for one in measured for group in one.groups]
     adversaries = {group.first.adversary for group in groups}
-    marks = [(charts.legend_mark(STYLES[name]), name) for name in STYLES if name in adversaries]
+    legend = Legend([(style, name) for name, style in STYLES.items() if name in adversaries])
     words = fill(TEMPLATE, "shares", any(len(group.rows) > 1 for group in groups))
-    return Section("shares", "Estimates against the truth", (words, Legend(tuple(marks)), *figures(drawn)))
+    return Section("shares", "Estimates against the truth", (words, legend, *figures(drawn)))
 
 
 def _share_chart(one: Property) -> Figure | None:
@@ -305,9 +305,7 @@ def _outcomes(found: Findings) -> Section | None:
         line_css=lambda one: "" if one.group.is_defended else "baseline",
     )
     setting = joined(*found.main.setting_words(["defense", *_varying(found.best)])) if found.main else ""
-    legend = (
-        Legend(tuple((charts.legend_mark(look), name) for name, look in styles.items())) if names and drawn else None
-    )
+    legend = Legend([(look, name) for name, look in styles.items()]) if names and drawn else None
     return Section(
         "defenses" if names else "learned",
         "Defenses" if names else "What each company learned",

@@ -9,7 +9,7 @@ from lightleak.report.charts import BASELINE_STYLE, Series, Style, line_figure, 
 from lightleak.report.compare import by_key
 from lightleak.report.format import percent, points
 from lightleak.report.intervals import Estimate
-from lightleak.report.page import fill, folded, render, table_of
+from lightleak.report.page import cells_table, fill, folded, render, table_of
 from lightleak.report.sections.summary import interval_cell
 
 FILE_NAME = "games.json"
@@ -112,14 +112,13 @@ def _tables(games: Sequence[Game]) -> list[Block]:
         Column("Gap, points", lambda one: points(one.gap)),
     ]
     by_game = by_key(games, lambda one: f"{one.game}, clipping norm {one.max_norm:g}")
-    granted: list[Column[Game]] = [
-        Column("Noise multiplier", lambda one: f"{one.noise:g}"),
-        Column("Epsilon, one update", lambda one: f"{one.release_epsilon:.3g}"),
-        Column("Epsilon, training (RDP)", lambda one: f"{one.epsilon_rdp:.3g}"),
-        Column("Epsilon, training (PRV)", lambda one: f"{one.epsilon_prv:.3g}"),
-    ]
     settings = [same[0] for same in by_key(games, lambda one: one.noise).values()]
+    epsilons = [
+        (f"{one.noise:g}", *(f"{epsilon:.3g}" for epsilon in (one.release_epsilon, one.epsilon_rdp, one.epsilon_prv)))
+        for one in settings
+    ]
+    head = ("Noise multiplier", "Epsilon, one update", "Epsilon, training (RDP)", "Epsilon, training (PRV)")
     return [
-        table_of("Epsilon by noise", granted, [("", settings)], css="stack"),
+        cells_table("Epsilon by noise", head, [("", epsilons)], css="stack"),
         *folded("All games as a table", table_of("Games won", won, by_game.items(), css="stack")),
     ]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from lightleak.report.blocks import Block, Figure, Legend
-from lightleak.report.charts import END_STYLE, START_STYLE, Pair, legend_mark, pair_chart
+from lightleak.report.charts import END_STYLE, START_STYLE, Pair, pair_chart
 from lightleak.report.format import points
 
 MOST_DRAWN = 60
@@ -16,8 +16,7 @@ MOST_NAMED = 3
 
 def pair_legend(start: str, end: str) -> Legend:
     """Name the two marks of each line."""
-    marks = ((legend_mark(START_STYLE), start), (legend_mark(END_STYLE), end))
-    return Legend((*marks, ("", "right: difference in points")))
+    return Legend([(START_STYLE, start), (END_STYLE, end), ("", "right: difference in points")])
 
 
 def gains(reached: Mapping[str, float], reference: Mapping[str, float]) -> dict[str, float | None]:

@@ -98,7 +98,7 @@ def lowest_section(subjects: Sequence[Attack], seeds: bool) -> Section | None:
         mean = statistics.fmean(score for _, score in low)
         title = f"{_with_seed(topic.name, entry, seeds)}: the {len(bars)} lowest, {percent(mean)} on average"
         blocks.append(Details(title, tuple(drawn), is_open=not blocks))
-    legend = Legend(tuple((charts.legend_mark(_style(name)), said) for name, said in METRICS.items()))
+    legend = Legend([(_style(name), said) for name, said in METRICS.items()])
     return Section("columns", "Columns that are least alike", (words("lowest"), legend, *blocks)) if blocks else None
 
 

@@ -15,7 +15,7 @@ from lightleak.report.format import DASH, joined
 from lightleak.report.intervals import estimate
 from lightleak.report.page import cells_table, fill, text
 from lightleak.report.plot.axis import axis
-from lightleak.report.plot.chart import Line, Plot, draw, legend_key, stairs
+from lightleak.report.plot.chart import Line, Plot, draw, stairs
 from lightleak.report.read import Run
 
 FILE_NAME = "norms.json"
@@ -88,7 +88,7 @@ def norms_section(entries: Sequence[NormEntry], first: str = "") -> Section | No
         "What gives it away",
         (
             fill("sections", "norms"),
-            Legend(((legend_key("having"), "with the property"), (legend_key("lacking"), "without it"))),
+            Legend([("having", "with the property"), ("lacking", "without it")]),
             *(_of_property(same, several, is_open=index == 0) for index, same in enumerate(of_property)),
             fill("sections", "distances"),
         ),

@@ -9,7 +9,6 @@ from lightleak.report.charts import (
     SHARES,
     VALIDATION_STYLE,
     Series,
-    legend_mark,
     line_figure,
     series_style,
 )
@@ -97,9 +96,9 @@ def people_figure(people: People) -> Figure:
         grid="y",
         height=250,
     )
-    entries = [(legend_mark(style), words) for words, style, _ in reversed(lines)]
-    entries += [(legend_mark(BASELINE_STYLE), "guessing without an update")] if guess else []
-    return Figure(draw(plot), legend=Legend(tuple(entries)))
+    entries = [(style, words) for words, style, _ in reversed(lines)]
+    entries += [(BASELINE_STYLE, "guessing without an update")] if guess else []
+    return Figure(draw(plot), legend=Legend(entries))
 
 
 def _band(points: Sequence[tuple[float, int, int]]) -> Line:

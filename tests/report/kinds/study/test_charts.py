@@ -24,7 +24,6 @@ from lightleak.report.kinds.study_charts import (
     slices,
 )
 from lightleak.report.kinds.study_trials import Objective, Parameter, Search, Study, read_search
-from lightleak.report.plot.chart import legend_key
 from lightleak.report.read import Run, load_run
 
 HOSTILE = '<script>alert("&")</script>'
@@ -166,7 +165,7 @@ def test_a_legend_says_what_is_there_and_no_more(make_study) -> None:
     (plot,) = history(search_of(make_study()))
     words = [words.split(":")[0] for _, words in plot.legend.entries]
     assert words == ["complete", "pruned", "failed", "the defaults", "the best"]
-    assert plot.legend.entries[1][0] == legend_key(PRUNED)
+    assert plot.legend.entries[1][0] == PRUNED
     (alone,) = history(run_of([TrialRow(trial=0, state="running")]))
     assert [words for _, words in alone.legend.entries] == ["not finished when this was written"]
 
