@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 
 from lightleak.core.guarantee import most_often_right
 from lightleak.core.results import NONE, FrontierRow
-from lightleak.core.threat_model import Aim
 from lightleak.report import format as fmt
 from lightleak.report.blocks import Block, Cell, Column, Figure, Heading, Legend, Page, Section, Table
 from lightleak.report.charts import series_style
@@ -22,7 +21,7 @@ from lightleak.report.sections.bound_gap import FILE_NAME, SCHEMA_VERSION, Game,
 from lightleak.report.sections.run_facts import run_section
 from lightleak.report.sections.subject import subject_of, subject_section, title_of
 from lightleak.report.sections.summary import first_page, interval_cell
-from lightleak.report.sections.tested import evidence_section, untested
+from lightleak.report.sections.tested import Findings, evidence_section
 
 TEMPLATE = "frontier"
 PADDING = 0.06
@@ -42,6 +41,8 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     """Make the page of frontiers; it holds no value of a row, so that ``redact`` changes nothing."""
     rows = [row for run in runs for row in run.of(FrontierRow)]
     frontiers = compare(rows)
+    main = fullest(frontiers)
+    reading = fill(TEMPLATE, "reading_frontier", main) if main else ""
     return Page(
         title=title_of(runs, "What defenses buy and cost"),
         subject=subject_of(runs),
@@ -49,7 +50,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
             summary_section(frontiers),
             _frontiers(frontiers),
             gap_section([game for run in runs for game in run.entries(FILE_NAME, Game, SCHEMA_VERSION)]),
-            _tested(runs, rows, frontiers),
+            evidence_section(runs, rows, _findings(main), unit="client", title=_work, reading=reading),
             _subject(runs, rows),
             run_section(runs, rows, CONTENTS, unit=("unit", "units"), title=_work),
         ],
@@ -65,18 +66,15 @@ def summary_section(frontiers: Sequence[Frontier]) -> Section:
         blocks += _drawn(main, curve_styles(frontiers), "")
     if main and main.none and main.none.cells:
         blocks.append(fill(TEMPLATE, "summary", main, len(frontiers), recommend(main)))
-    return first_page(blocks, (), untested(rows), "defenses")
+    return first_page(blocks, (), rows, "defenses")
 
 
-def _tested(runs: Sequence[Run], rows: Sequence[FrontierRow], frontiers: Sequence[Frontier]) -> Section:
-    main = fullest(frontiers)
+def _findings(main: Frontier | None) -> Findings:
     plain = main.none if main else None
-    found: dict[Aim, str] = {}
-    if main and plain and plain.cells:
-        values = fill(TEMPLATE, "found", plain, main.guess)
-        found = {"reconstruction": f"in part: {values}; whole records were not counted", "attribute_inference": values}
-    reading = (fill(TEMPLATE, "reading_frontier", main),) if main else ()
-    return evidence_section(runs, rows, found, unit="client", title=_work, reading=reading)
+    if not main or not plain or not plain.cells:
+        return {}
+    values = fill(TEMPLATE, "found", plain, main.guess)
+    return {"reconstruction": f"in part: {values}; whole records were not counted", "attribute_inference": values}
 
 
 def _work(row: FrontierRow) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from lightleak.core.results import ReleasedRow
-from lightleak.core.threat_model import Aim
 from lightleak.report import format as fmt
 from lightleak.report.blocks import Block, Figure, Page, Section
 from lightleak.report.budget import budget
@@ -22,7 +21,7 @@ from lightleak.report.sections.pictures import PictureGrid, load_pictures, pictu
 from lightleak.report.sections.run_facts import run_section
 from lightleak.report.sections.subject import subject_of, subject_section, title_of
 from lightleak.report.sections.summary import RiskLine, first_page, risks_table
-from lightleak.report.sections.tested import evidence_section, untested
+from lightleak.report.sections.tested import Findings, evidence_section
 from lightleak.report.sections.warnings import warnings_section
 
 TEMPLATE = "released"
@@ -48,6 +47,8 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     nearest = () if redact else next((pairs for one in subjects if (pairs := inversion.closest_pairs(one))), ())
     grids = [grid for run in runs for grid in load_pictures(run, redact)]
     placed = [(one.place(group.name), group.rows) for one in scenarios for group in one.groups]
+    results: Findings = {"model_inversion": fill(TEMPLATE, "found", *found)} if found else {}
+    reading = fill(TEMPLATE, "reading_released") if scenarios else ""
     private = fill(TEMPLATE, "private", len(nearest)) if nearest or grids else ""
     contents = fill(TEMPLATE, "contents", len(nearest), bool(grids))
     return Page(
@@ -56,7 +57,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
         private=fill(TEMPLATE, "redacted") if redact and scenarios else private,
         sections=[
             summary_section(scenarios),
-            _tested(runs, rows, scenarios),
+            evidence_section(runs, rows, results, unit="evaluation", title=attack_name, reading=reading),
             _subject(runs, scenarios),
             attacks_section(scenarios, main),
             searches_section(scenarios),
@@ -79,7 +80,7 @@ def summary_section(scenarios: Sequence[Scenario]) -> Section:
     rows = [row for scenario in scenarios for group in scenario.groups for row in group.rows]
     found = most_telling(scenarios)
     if not found:
-        return first_page((fill(TEMPLATE, "nothing", bool(tried)),), (), untested(rows))
+        return first_page((fill(TEMPLATE, "nothing", bool(tried)),), (), rows)
     n_measured = sum(group.value() is not None for group in tried)
     facts = [
         ("Groups", fill(TEMPLATE, "shown", *found)),
@@ -88,7 +89,7 @@ def summary_section(scenarios: Sequence[Scenario]) -> Section:
         ("Limits", fill(TEMPLATE, "limits", found[1], n_measured, budget(rows).caution)),
     ]
     risks = risks_table(_risks(*found), "made-up records", "By public data", "Made-up records")
-    return first_page((fill(TEMPLATE, "lead", *found), _picture(*found), risks), facts, untested(rows))
+    return first_page((fill(TEMPLATE, "lead", *found), _picture(*found), risks), facts, rows)
 
 
 def _picture(scenario: Scenario, main: Attack) -> Figure:
@@ -111,17 +112,6 @@ def _risks(scenario: Scenario, main: Attack) -> list[RiskLine]:
         ),
         RiskLine("Equal", "to a private record", main.value("exact_match_rate"), None, scenario.most_equal_public),
     ]
-
-
-def _tested(runs: Sequence[Run], rows: Sequence[ReleasedRow], scenarios: Sequence[Scenario]) -> Section:
-    telling = most_telling(scenarios)
-    found: dict[Aim, str] = {}
-    if telling:
-        scenario, main = telling
-        public = scenario.reference.value() if scenario.reference else None
-        found["model_inversion"] = fill(TEMPLATE, "found", main.value(), public)
-    reading = (fill(TEMPLATE, "reading_released"),) if scenarios else ()
-    return evidence_section(runs, rows, found, unit="evaluation", title=attack_name, reading=reading)
 
 
 def _subject(runs: Sequence[Run], scenarios: Sequence[Scenario]) -> Section:

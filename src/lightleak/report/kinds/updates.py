@@ -43,7 +43,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
             summary.risk_section(runs),
             people_section(runs, redact),
             change_section(runs, unit),
-            evidence_section(runs, rows, found, answers=answers, unit=unit[0], reading=(summary.reading(runs),)),
+            evidence_section(runs, rows, found, answers=answers, unit=unit[0], reading=summary.reading(runs)),
             _subject(runs, main, groups),
             attacked.attacks_section(groups, main, styles, unit, strongest),
             certificates_section(groups, unit),

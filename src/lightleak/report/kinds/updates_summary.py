@@ -25,7 +25,7 @@ from lightleak.report.sections.means import roles
 from lightleak.report.sections.people import people_figure, risk_lines, strongest, worst_group
 from lightleak.report.sections.subject import left_out
 from lightleak.report.sections.summary import MOST_RUNS, RiskLine, first_page, of_hundred_cell, risks_table
-from lightleak.report.sections.tested import Findings, untested
+from lightleak.report.sections.tested import Findings
 
 MOST_BARS = 6
 """Bars of the picture; with more, each run has one, for its worst situation."""
@@ -44,9 +44,9 @@ def summary_section(runs: Sequence[Run], best: UpdateGroup | None = None, helped
     """
     found = [one for one in measured_runs(runs) if one.lines]
     rows = [row for one in found for line in one.lines for row in line.exposure.rows]
-    unknown, not_tested = list(left_out(runs)), untested(rows)
+    unknown = list(left_out(runs))
     if not found:
-        return first_page((words("nothing", unknown),), [("What would help", helped)], not_tested)
+        return first_page((words("nothing", unknown),), [("What would help", helped)], rows)
     reference, people = found[0], strongest(found[0].run)
     shown = _shown(found)
     compared = budget(rows).is_weak, _best(found), _people_of(found), _further(reference.run)
@@ -63,7 +63,7 @@ def summary_section(runs: Sequence[Run], best: UpdateGroup | None = None, helped
     else:
         first = (words("lead", reference), _picture([reference, *shown]))
         risks = risks_table(_risks(reference.worst), "records")
-    return first_page((*first, risks), facts, not_tested)
+    return first_page((*first, risks), facts, rows)
 
 
 def from_frontiers(runs: Sequence[Run]) -> str:

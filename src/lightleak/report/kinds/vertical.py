@@ -7,7 +7,6 @@ from functools import partial
 
 from lightleak.core.parties import KINDS
 from lightleak.core.results import VerticalRow
-from lightleak.core.threat_model import Aim
 from lightleak.report import charts
 from lightleak.report.blocks import Cell, Column, Figure, Legend, Page, Section, Table
 from lightleak.report.budget import budget
@@ -32,7 +31,8 @@ from lightleak.report.sections.norms import KIND_TITLES, norm_entries, norms_sec
 from lightleak.report.sections.run_facts import run_section
 from lightleak.report.sections.subject import subject_of, subject_section, title_of
 from lightleak.report.sections.summary import first_page, interval_cell, of_hundred_cell
-from lightleak.report.sections.tested import evidence_section, untested
+from lightleak.report.sections.tested import Findings as Results
+from lightleak.report.sections.tested import evidence_section
 from lightleak.report.sections.warnings import warnings_section
 
 TEMPLATE = "vertical"
@@ -61,6 +61,9 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     rows = [row for run in runs for row in run.of(VerticalRow)]
     found = Findings(compare(rows), redact)
     measured, norms = properties(found.groups), norm_entries(runs)
+    shown = [row for group in found.groups for row in group.rows]
+    results: Results = {"property_inference": fill(TEMPLATE, "found", found.main, redact)} if found.main else {}
+    reading = fill(TEMPLATE, "reading_vertical", found) if found.tried else ""
     contents = fill(TEMPLATE, "contents", bool(norms), redact)
     placed = [(joined(*group.place[1:], group.title), group.rows) for group in found.groups]
     return Page(
@@ -69,7 +72,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
         private=fill(TEMPLATE, "redacted") if redact else "",
         sections=[
             summary_section(found),
-            _tested(runs, found),
+            evidence_section(runs, shown, results, unit="estimate", title=attack_name, reading=reading),
             _subject(runs, found.groups),
             None if redact else _shares(measured),
             _errors(measured, redact),
@@ -88,13 +91,13 @@ def summary_section(found: Findings) -> Section:
     lead, limits = fill(TEMPLATE, "first_sentence", found), fill(TEMPLATE, "limits", budget(rows).caution)
     if not found.main:
         facts = [("Estimate", fill(TEMPLATE, "estimated", found)), ("Limits", limits)] if found.tried else []
-        return first_page((lead,), facts, untested(rows))
+        return first_page((lead,), facts, rows)
     facts = [
         ("Most exposed", fill(TEMPLATE, "most_learned", found)),
         ("What would help", fill(TEMPLATE, "defenses", found)),
         ("Limits", limits),
     ]
-    return first_page((lead, _summary_chart(found), _summary_table(found)), facts, untested(rows))
+    return first_page((lead, _summary_chart(found), _summary_table(found)), facts, rows)
 
 
 def _most_learned(found: Findings) -> list[VerticalGroup]:
@@ -145,15 +148,6 @@ def _titled(group: VerticalGroup, found: Findings) -> str:
 
 def _style(group: VerticalGroup) -> charts.Style:
     return STYLES.get(group.first.adversary, OTHER_STYLE)
-
-
-def _tested(runs: Sequence[Run], found: Findings) -> Section:
-    rows = [row for group in found.groups for row in group.rows]
-    results: dict[Aim, str] = (
-        {"property_inference": fill(TEMPLATE, "found", found.main, found.redact)} if found.main else {}
-    )
-    reading = (fill(TEMPLATE, "reading_vertical", found),) if found.tried else ()
-    return evidence_section(runs, rows, results, unit="estimate", title=attack_name, reading=reading)
 
 
 def _subject(runs: Sequence[Run], groups: Groups) -> Section:

@@ -1,12 +1,14 @@
 """The first page of every report: one sentence, one picture, the three risks, what would help, what was not tested."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from lightleak.core.results import Row
 from lightleak.report.blocks import Block, Cell, Column, Section, Table
 from lightleak.report.format import DASH, interval, lowest, of_hundred, percent, points, sign_of, with_interval
 from lightleak.report.intervals import Estimate
 from lightleak.report.page import fill, table_of
+from lightleak.report.sections.tested import untested
 
 MOST_RUNS = 2
 """Runs that are compared with the first one here, so that the summary stays one sheet."""
@@ -32,18 +34,18 @@ class RiskLine:
 
 
 def first_page(
-    blocks: Iterable[Block], facts: Iterable[tuple[str, str]], untested: Sequence[str], css: str = ""
+    blocks: Iterable[Block], facts: Iterable[tuple[str, str]], rows: Iterable[Row], css: str = ""
 ) -> Section:
     """Return the first page; facts that have nothing to say are left out.
 
     Args:
         blocks: the sentence, the picture, the risks.
         facts: further facts by name.
-        untested: attacks on training data that were not tested.
+        rows: rows of attacks, which say what was tested.
         css: further classes.
     """
     known = [(name, words) for name, words in facts if words]
-    known.append(("Not tested", fill("sections", "untested", untested)))
+    known.append(("Not tested", fill("sections", "untested", untested(rows))))
     return Section("summary", "In plain language", (*blocks, fill("macros", "facts", known)), f"summary {css}".strip())
 
 

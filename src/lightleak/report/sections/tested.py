@@ -83,25 +83,25 @@ def evidence_section(
     answers: Mapping[str, str] | None = None,
     unit: str = "batch",
     title: Callable[[Any], str] = lambda row: attack_title(row.attack),
-    reading: Sequence[Block] = (),
+    reading: str = "",
 ) -> Section:
     """Draw means, what was tested, how to read the figures, and the checklist.
 
     Args:
         runs: the runs of the report.
         rows: rows of attacks and trainings.
-        found: what attacks found, in words.
+        found: what attacks found, in words; empty where they have no result yet.
         answers: to questions of the checklist, by `Item.answer`, which only this kind of run can give.
         unit: what the time of a row was spent on, in the singular.
         title: name of a row's attack.
-        reading: how to read the figures.
+        reading: how to read the figures, as HTML.
     """
     statuses = {aim: _status(aim, rows, found) for aim in AIMS}
     means = means_table(rows, unit, title)
     blocks: list[Block] = [means, fill("sections", "means", budget(rows).sentence)] if means else []
     blocks.append(_tested_table(statuses))
     if reading:
-        blocks.append(Details("How to read the figures, and what they do not show", tuple(reading)))
+        blocks.append(Details("How to read the figures, and what they do not show", (reading,)))
     known = _answers(runs, rows) | {"queries": statuses["extraction"]} | {str(aim): statuses[aim] for aim in statuses}
     known |= answers or {}
     blocks += _folded_checklist(known)
@@ -111,7 +111,7 @@ def evidence_section(
 def _status(aim: Aim, rows: Sequence[Row], found: Findings) -> str:
     if aim not in aims_in(rows):
         return NOT_TESTED
-    return f"Tested: {found.get(aim, 'no result yet')}"
+    return f"Tested: {found.get(aim) or 'no result yet'}"
 
 
 def _tested_table(statuses: Mapping[Aim, str]) -> Table:
