@@ -13,16 +13,17 @@ How to add a kind of run, ``kinds/NAME.py``, listed in `kinds.MODULES`:
    what differs: `differing(rows, names)`.
 4. Make each table from columns: ``table_of(label, [Column("Attack", lambda group: group.title), ...], groups)``, where
    ``groups`` are pairs of a heading (or "") and things, one line each. An optional column disappears where it has
-   nothing but dashes. A cell is text or a `Cell` with smaller lines.
+   nothing but dashes. A cell is text or a `Cell` with smaller lines. `cells_table` takes lines whose cells are ready.
 5. Write prose as macros of ``templates/NAME.html.j2``, sentences with their conditions, and draw them with
    ``page.fill("NAME", "macro", facts...)``; the functions of `format` are filters there. A plain string is a paragraph.
    Begin with a section ``summary`` (threat model and limits), go on with `sections.subject.subject_section` (what was
    attacked, assumptions, attacks left out), and end with `sections.run_facts.run_section`. Further sections:
    `warnings`, `columns` (two marks on a line by name), and those of updates (`training`, `rows`, `certificates`).
+   Charts of shares are `charts.bar_figure`, `line_figure`, `estimate_figure`; anything else is a `plot.chart.Plot`.
 6. Take numbers and names in words from `format` alone, intervals from `intervals`, drawings from ``plot``. Say each
    fact once. Every value is escaped.
-7. A fact about the attacker comes from ``row.threat`` (`sections.subject.threat_facts`), never from a sentence; older
-   files have none, and their sentence is shown unchanged (`other_assumptions`).
+7. A fact about the attacker comes from ``row.threat`` (`sections.means`), never from a sentence; older
+   files have none, and their sentence is shown unchanged.
 
 Tests build a run folder with made-up rows, and assert facts: numbers, names, rows of tables.
 """

@@ -50,8 +50,8 @@ def model_name(name: str | None) -> str:
 def setting_words(row: ReleasedRow, names: Iterable[str]) -> list[str]:
     """The named parts of a setting, each as a short phrase.
 
-    >>> setting_words(ReleasedRow(attack="", dataset="diabetes130", target="mlp-100", setting="2"), FIXED[:2])
-    ['diabetes130', 'target MLP 100']
+    >>> setting_words(ReleasedRow(attack="", dataset="diabetes130", target="mlp-100", setting="2"), ["target"])
+    ['target MLP 100']
     """
     phrases = {
         "dataset": row.dataset or "dataset not stated",
