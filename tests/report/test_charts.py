@@ -10,15 +10,15 @@ from lightleak.report.charts import (
     EstimateRow,
     Pair,
     Series,
-    bar_chart,
-    legend_mark,
+    bar_figure,
     line_figure,
     pair_chart,
     series_style,
-    spread,
+    spaced_axis,
 )
 from lightleak.report.intervals import Estimate
-from lightleak.report.plot.chart import MARKS
+from lightleak.report.plot.axis import Axis
+from lightleak.report.plot.chart import MARKS, legend_key
 
 PRINTABLE = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FFF, exclude_categories=["Cs", "Cc"]), max_size=40)
 ESTIMATES = st.builds(
@@ -36,9 +36,8 @@ def percentages(drawing: str) -> list[float]:
 
 @given(PRINTABLE, st.lists(st.tuples(PRINTABLE, ESTIMATES), min_size=1, max_size=4), st.none() | ESTIMATES)
 def test_bars_are_well_formed_and_stay_in_the_plot(name, bars, baseline) -> None:
-    drawing = bar_chart(
-        name, [EstimateRow(label, value, series_style(i)) for i, (label, value) in enumerate(bars)], baseline
-    )
+    rows = [EstimateRow(label, value, series_style(i)) for i, (label, value) in enumerate(bars)]
+    drawing = bar_figure(name, rows, baseline).drawing
     assert all(0 <= value <= 100 for value in percentages(drawing))
 
 
@@ -54,7 +53,7 @@ def test_pairs_are_well_formed_and_stay_in_the_plot(name, rows, stacked) -> None
 @given(st.lists(st.tuples(st.floats(0, 1), ESTIMATES), max_size=6))
 def test_lines_are_well_formed_and_stay_in_the_plot(points) -> None:
     lines = [Series(HOSTILE, tuple(points), series_style(0))]
-    drawing = line_figure(HOSTILE, lines, [(0.5, HOSTILE)], HOSTILE).drawing
+    drawing = line_figure(HOSTILE, lines, Axis(0, 1, ((0.5, HOSTILE),), title=HOSTILE)).drawing
     root = ET.fromstring(drawing)
     assert len([node for node in root.iter("svg") if node.get("class") == "point s0"]) == len(points)
     assert len([node for node in root.iter() if node.get("class") == "link"]) == (len(points) > 1)
@@ -63,7 +62,8 @@ def test_lines_are_well_formed_and_stay_in_the_plot(points) -> None:
 
 
 def test_a_bar_is_as_long_as_its_value() -> None:
-    drawing = ET.fromstring(bar_chart("n", [EstimateRow("a", Estimate(0.25), series_style(0))], Estimate(0.5)))
+    bars = [EstimateRow("a", Estimate(0.25), series_style(0))]
+    drawing = ET.fromstring(bar_figure("n", bars, Estimate(0.5)).drawing)
     (bar,) = [node for node in drawing.iter("rect") if node.get("class", "").startswith("bar")]
     assert (bar.get("x"), bar.get("width")) == ("0%", "25%")
     (guess,) = [node for node in drawing.iter("line") if node.get("class") == "guess"]
@@ -72,13 +72,8 @@ def test_a_bar_is_as_long_as_its_value() -> None:
 
 def test_higher_values_stand_higher() -> None:
     points = ((0.1, Estimate(0.2)), (0.9, Estimate(0.8)))
-    (link,) = [
-        node
-        for node in ET.fromstring(line_figure("n", [Series("a", points, series_style(0))], [], "x").drawing).iter(
-            "line"
-        )
-        if node.get("class") == "link"
-    ]
+    drawn = line_figure("n", [Series("a", points, series_style(0))], Axis(0, 1, title="x")).drawing
+    (link,) = [node for node in ET.fromstring(drawn).iter("line") if node.get("class") == "link"]
     assert float(link.attrib["y2"]) < float(link.attrib["y1"])
     assert (link.get("x1"), link.get("x2")) == ("10%", "90%")
 
@@ -102,13 +97,14 @@ def test_series_differ_without_colour_and_by_both_for_long() -> None:
 
 def test_legend_shows_the_mark_of_the_series() -> None:
     style = series_style(2)
-    assert MARKS[style.shape] in legend_mark(style)
-    assert style.css in legend_mark(style)
+    assert MARKS[style.shape] in legend_key(style)
+    assert style.css in legend_key(style)
 
 
 @given(st.lists(st.integers(-1000, 1000), min_size=1, max_size=10, unique=True))
-def test_spread_keeps_order_and_proportion(values) -> None:
-    places = spread([float(value) for value in values])
+def test_spaced_ticks_keep_order_and_proportion(values) -> None:
+    x = spaced_axis([(value, str(value)) for value in values], "x")
+    places = [x.at(value) for value in values]
     assert sorted(range(len(values)), key=lambda i: places[i]) == sorted(range(len(values)), key=lambda i: values[i])
     assert all(0 <= place <= 1 for place in places)
     if len(values) > 2:

@@ -9,20 +9,21 @@ How to add a kind of run, ``kinds/NAME.py``, listed in `kinds.MODULES`:
 2. Define ``page(runs, redact) -> Page``. It lists sections, in their order; one that has nothing to show is None.
 3. Group rows by `compare.group_rows(rows, key)`; ``key`` is a function of a row, and a `Group` gives ``first`` (a row,
    for what all have in common: there is no class for settings), ``mean(name)``, ``by(key, name)``, ``values(name)``.
-   A name is a field or a score; a function of a row does as well. Against a reference: `with_baseline`, `paired`;
-   what differs: `differing(rows, names)`; the strongest: `ranked`.
+   A name is a field or a score; a function of a row does as well. Against a reference: `Group.baseline`, `paired`;
+   what differs: `differing(rows, names)`.
 4. Make each table from columns: ``table_of(label, [Column("Attack", lambda group: group.title), ...], groups)``, where
    ``groups`` are pairs of a heading (or "") and things, one line each. An optional column disappears where it has
-   nothing but dashes. A cell is text or a `Cell` with smaller lines.
+   nothing but dashes. A cell is text or a `Cell` with smaller lines. `cells_table` takes lines whose cells are ready.
 5. Write prose as macros of ``templates/NAME.html.j2``, sentences with their conditions, and draw them with
    ``page.fill("NAME", "macro", facts...)``; the functions of `format` are filters there. A plain string is a paragraph.
    Begin with a section ``summary`` (threat model and limits), go on with `sections.subject.subject_section` (what was
    attacked, assumptions, attacks left out), and end with `sections.run_facts.run_section`. Further sections:
    `warnings`, `columns` (two marks on a line by name), and those of updates (`training`, `rows`, `certificates`).
+   Charts of shares are `charts.bar_figure`, `line_figure`, `estimate_figure`; anything else is a `plot.chart.Plot`.
 6. Take numbers and names in words from `format` alone, intervals from `intervals`, drawings from ``plot``. Say each
    fact once. Every value is escaped.
-7. A fact about the attacker comes from ``row.threat`` (`sections.subject.threat_facts`), never from a sentence; older
-   files have none, and their sentence is shown unchanged (`other_assumptions`).
+7. A fact about the attacker comes from ``row.threat`` (`sections.means`), never from a sentence; older
+   files have none, and their sentence is shown unchanged.
 
 Tests build a run folder with made-up rows, and assert facts: numbers, names, rows of tables.
 """

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
 
+from lightleak.report.plot.chart import Style
+
 T = TypeVar("T")
 
 
@@ -16,9 +18,12 @@ class Heading:
 
 @dataclass(frozen=True)
 class Legend:
-    """What marks mean: an SVG (or other) mark, empty for none, and words."""
+    """What marks mean: the look of a series or the class of a line or ring (`plot.chart.legend_key`), and words.
 
-    entries: tuple[tuple[str, str], ...]
+    An empty class has no mark.
+    """
+
+    entries: Sequence[tuple[Style | str, str]]
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from lightleak.report.blocks import Figure, Legend
-from lightleak.report.format import interval, percent
+from lightleak.report.format import in_brackets, percent
 from lightleak.report.intervals import Estimate
 from lightleak.report.plot.axis import Axis, axis
-from lightleak.report.plot.chart import Bars, Line, Mark, Plot, Points, Row, Rule, draw, legend_key
+from lightleak.report.plot.chart import Bars, Line, Mark, Plot, Points, Row, Rule, draw
 from lightleak.report.plot.chart import Style as Style
 
 SHARES = axis([0, 1], ends="round", percent=True)
@@ -29,8 +29,6 @@ BASELINE_STYLE = Style("baseline", "diamond")
 VALIDATION_STYLE = Style("validation", "bar")
 START_STYLE, END_STYLE = Style("from", "diamond"), Style("to", "circle")
 
-legend_mark = legend_key
-
 
 def series_style(index: int) -> Style:
     """Color and shape of the ``index``-th attack.
@@ -43,7 +41,7 @@ def series_style(index: int) -> Style:
 
 @dataclass(frozen=True)
 class Series:
-    """One line: points as (position along x in [0, 1], value), from left to right."""
+    """One line: points as (x, value), from left to right."""
 
     label: str
     points: tuple[tuple[float, Estimate], ...]
@@ -81,8 +79,10 @@ class EstimateRow:
     heading: str = ""
 
 
-def bar_chart(name: str, bars: Sequence[EstimateRow], baseline: Estimate | None) -> Markup:
-    """Horizontal bars in [0, 1] with intervals; the baseline is a dashed line through all of them."""
+def bar_figure(
+    name: str, bars: Sequence[EstimateRow], baseline: Estimate | None = None, title: str = "", caption: str = ""
+) -> Figure:
+    """Draw horizontal bars in [0, 1] with intervals; the baseline is a dashed line through all of them."""
     marks = [
         Mark(bar.value.mean, row, bar.style, x_ends=bar.value.ends, label=percent(bar.value.mean))
         for row, bar in enumerate(bars)
@@ -91,34 +91,27 @@ def bar_chart(name: str, bars: Sequence[EstimateRow], baseline: Estimate | None)
     if baseline is not None:
         label = f"guessing {percent(baseline.mean)}"
         rules.append(Rule(baseline.mean, "guess", label, ends=baseline.ends))
-    return draw(Plot(name, SHARES, [Row(bar.label) for bar in bars], [Bars(marks)], rules))
+    drawing = draw(Plot(name, SHARES, [Row(bar.label) for bar in bars], [Bars(marks)], rules))
+    return Figure(drawing, title, caption, plot="bars")
 
 
-def line_figure(
-    name: str,
-    series: Sequence[Series],
-    ticks: Sequence[tuple[float, str]],
-    x_title: str,
-    title: str = "",
-    caption: str = "",
-) -> Figure:
-    """Draw lines of fractions over positions along x, each point with its interval; ``ticks`` are (position, label)."""
+def line_figure(name: str, series: Sequence[Series], x: Axis, title: str = "", caption: str = "") -> Figure:
+    """Draw lines of fractions over x, each point with its interval."""
     layers: list[Line | Points] = []
     for index, one in enumerate(series):
         dx = DODGE * (index - (len(series) - 1) / 2)
         marks = [
-            Mark(x, value.mean, one.style, estimate_words(one.label, value), y_ends=value.ends)
-            for x, value in one.points
+            Mark(at, value.mean, one.style, estimate_words(one.label, value), y_ends=value.ends)
+            for at, value in one.points
         ]
-        line = Line([(x, value.mean) for x, value in one.points], "link", one.style.css, dx=dx)
+        line = Line([(at, value.mean) for at, value in one.points], "link", one.style.css, dx=dx)
         layers += [line, Points(marks, dx=dx)]
-    plot = Plot(name, Axis(0.0, 1.0, tuple(ticks), title=x_title), SHARES, layers, grid="y", height=250)
-    legend = Legend(tuple((legend_mark(one.style), one.label) for one in series))
-    return Figure(draw(plot), title, caption, legend)
+    legend = Legend([(one.style, one.label) for one in series])
+    return Figure(draw(Plot(name, x, SHARES, layers, grid="y", height=250)), title, caption, legend)
 
 
 def pair_chart(name: str, pairs: Sequence[Pair], start_label: str, end_label: str, stacked: bool = False) -> Markup:
-    """Rows of two marks in [0, 1] joined by a line; the hollow diamond is the start, the filled circle the end.
+    """Draw rows of two marks in [0, 1] joined by a line; a hollow diamond is the start, a filled circle the end.
 
     Labels stand at the left and are shortened to what fits on a phone, or in full above each row where ``stacked``.
     """
@@ -133,29 +126,25 @@ def pair_chart(name: str, pairs: Sequence[Pair], start_label: str, end_label: st
     return draw(Plot(name, SHARES, rows, layers, labels_beside=not stacked))
 
 
-def estimate_chart(name: str, rows: Sequence[EstimateRow], rules: Sequence[Rule], x: Axis) -> Markup:
-    """Rows of estimates with intervals between reference lines; hovering over a mark gives its numbers."""
+def estimate_figure(
+    name: str, rows: Sequence[EstimateRow], rules: Sequence[Rule] = (), x: Axis = SHARES, title: str = ""
+) -> Figure:
+    """Draw rows of estimates with intervals between reference lines; hovering over a mark gives its numbers."""
     layers = []
     for index, row in enumerate(rows):
         step = JITTER / max(len(row.singles) - 1, 1)
         first = -JITTER / 2 if len(row.singles) > 1 else 0.0
         single = Style(row.style.css, "dot")
-        layers.append(
-            Points(
-                [Mark(at, index, single, said, shift=first + step * i) for i, (at, said) in enumerate(row.singles)],
-                css="seed",
-            )
-        )
-        hover = estimate_words(row.label, row.value)
-        mark = Mark(row.value.mean, index, row.style, hover, x_ends=row.value.ends)
-        layers.append(Points([mark], css="", interval="spread"))
-    return draw(Plot(name, x, [Row(row.label, row.note, row.heading) for row in rows], layers, rules))
+        dots = [Mark(at, index, single, said, shift=first + step * i) for i, (at, said) in enumerate(row.singles)]
+        mark = Mark(row.value.mean, index, row.style, estimate_words(row.label, row.value), x_ends=row.value.ends)
+        layers += [Points(dots, css="seed"), Points([mark], css="", interval="spread")]
+    drawing = draw(Plot(name, x, [Row(row.label, row.note, row.heading) for row in rows], layers, rules))
+    return Figure(drawing, title, plot="bars")
 
 
 def estimate_words(label: str, value: Estimate) -> str:
     """The text on hover over an estimate."""
-    words = f"{label}: {percent(value.mean)}"
-    return words + (f" (95% interval {interval(value)})" if value.has_interval else "")
+    return f"{label}: {percent(value)}{in_brackets(value, words='95% interval')}"
 
 
 def share_axis(values: Iterable[float | None], title: str = "") -> Axis:
@@ -164,13 +153,13 @@ def share_axis(values: Iterable[float | None], title: str = "") -> Axis:
     return axis(known, ends="round", percent=not title, title=title)
 
 
-def spread(values: Sequence[float], margin: float = 0.05) -> list[float]:
-    """Positions of numbers along x, to scale, with a margin at both sides; a single number stands in the middle.
+def spaced_axis(ticks: Sequence[tuple[float, str]], title: str, margin: float = 0.05) -> Axis:
+    """Return an axis of given ticks, to scale, with a margin at both ends; a single tick stands in the middle.
 
-    >>> spread([0, 5, 10], margin=0.1)
+    >>> found = spaced_axis([(0, "0"), (5, "5"), (10, "10")], "epoch", margin=0.1)
+    >>> [round(found.at(value), 6) for value, _ in found.ticks]
     [0.1, 0.5, 0.9]
     """
-    low, high = min(values), max(values)
-    if low == high:
-        return [0.5 for _ in values]
-    return [margin + (1 - 2 * margin) * (value - low) / (high - low) for value in values]
+    low, high = min(ticks)[0], max(ticks)[0]
+    room = margin * (high - low) / (1 - 2 * margin) or 1.0
+    return Axis(low - room, high + room, tuple(ticks), title=title)

@@ -1,9 +1,8 @@
 """Rows grouped by what was fixed, each group set against a reference, and groups ranked: for rows of every kind."""
 
 import statistics
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from lightleak.core.results import Row
@@ -16,9 +15,6 @@ T = TypeVar("T")
 Key = Callable[[R], Hashable]
 Score = str | Callable[[R], float | None]
 """A number of a row: its name (`Row.number`), or what computes it."""
-
-LARGEST_SHORTFALL = 2
-"""A ranked group needs at least 1/2 of the rows of the best-measured one: few rows give high means by chance."""
 
 
 @dataclass(frozen=True)
@@ -60,19 +56,15 @@ class Group(Generic[R]):
 
     def by(self, key: Key[R], score: Score[R]) -> dict[Hashable, float]:
         """One number by what names the row; rows of one name are averaged first."""
-        found: dict[Hashable, list[float]] = defaultdict(list)
-        for row in self.rows:
-            if (value := number_of(row, score)) is not None:
-                found[key(row)].append(value)
-        return {name: statistics.fmean(values) for name, values in found.items()}
+        known = [(row, value) for row in self.rows if (value := number_of(row, score)) is not None]
+        by_name = by_key(known, lambda pair: key(pair[0]))
+        return {name: statistics.fmean(value for _, value in same) for name, same in by_name.items()}
 
     def means(self, attribute: str) -> dict[str, float]:
         """Means of the entries of a mapping, such as an accuracy by column, in the order of its first row."""
-        found: dict[str, list[float]] = defaultdict(list)
-        for row in self.rows:
-            for name, value in getattr(row, attribute).items():
-                found[name].append(value)
-        return {name: statistics.fmean(values) for name, values in found.items()}
+        entries = (entry for row in self.rows for entry in getattr(row, attribute).items())
+        by_name = by_key(entries, lambda entry: entry[0])
+        return {name: statistics.fmean(value for _, value in same) for name, same in by_name.items()}
 
 
 def number_of(row: R, score: Score[R]) -> float | None:
@@ -152,21 +144,6 @@ def apart(rows: Sequence[R], key: Key[R]) -> dict[str, list[R]]:
     }
 
 
-def with_baseline(
-    groups: Iterable[Group[R]], is_baseline: Callable[[Group[R]], bool], key: Key[R], prefer: Key[R] = lambda row: None
-) -> tuple[Group[R], ...]:
-    """Set every group against the baseline that agrees in ``key``, and, where it can be had, in ``prefer``."""
-    everything = tuple(groups)
-    baselines = [group for group in everything if is_baseline(group)]
-
-    def measured(group: Group[R]) -> Group[R]:
-        same = [one for one in baselines if key(one.first) == key(group.first)]
-        best = min(same, key=lambda one: prefer(one.first) != prefer(group.first), default=None)
-        return group if is_baseline(group) else replace(group, baseline=best)
-
-    return tuple(measured(group) for group in everything)
-
-
 def paired(group: Group[R], other: Group[R] | None, score: Score[R], key: Key[R]) -> Estimate | None:
     """Mean difference to another group, over the rows of the same key, which removes what makes a batch easy.
 
@@ -182,14 +159,6 @@ def paired(group: Group[R], other: Group[R] | None, score: Score[R], key: Key[R]
         return mean_of(group.first, score, shared, is_change=True)
     means = group.mean(score), other.mean(score)
     return None if means[0] is None or means[1] is None else Estimate(means[0].mean - means[1].mean, n=0)
-
-
-def ranked(groups: Iterable[Group[R]], score: Score[R], value: Callable[[Group[R]], Any]) -> list[Group[R]]:
-    """Groups that have a score, the highest ``value`` first; well-measured groups stand before thinly measured ones."""
-    known = [(group, len(group.values(score))) for group in groups]
-    most = max((n for _, n in known), default=0)
-    found = [(group, n * LARGEST_SHORTFALL >= most) for group, n in known if n]
-    return [group for group, _ in sorted(found, key=lambda pair: (pair[1], value(pair[0])), reverse=True)]
 
 
 def _collide(rows: Sequence[R], key: Key[R]) -> bool:

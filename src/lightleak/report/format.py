@@ -1,9 +1,13 @@
 """Numbers, percentages, intervals and names as every report shows them."""
 
 from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Concatenate, ParamSpec
 
 from lightleak.report.attacks import shipped
 from lightleak.report.intervals import Estimate
+
+P = ParamSpec("P")
 
 DASH = "–"
 """What was not measured."""
@@ -26,26 +30,40 @@ _LABELS = {
 }
 
 
-def percent(fraction: float | Estimate | None) -> str:
+def mean_of(value: float | Estimate | None) -> float | None:
+    """The number itself, or the mean of an estimate."""
+    return value.mean if isinstance(value, Estimate) else value
+
+
+def of_a_number(words: Callable[Concatenate[float, P], str]) -> Callable[Concatenate[float | Estimate | None, P], str]:
+    """Let a function that words a number take an estimate, whose mean counts, and None, which becomes a dash."""
+
+    @wraps(words)
+    def said(value: float | Estimate | None, /, *args: P.args, **kwargs: P.kwargs) -> str:
+        number = mean_of(value)
+        return DASH if number is None else words(number, *args, **kwargs)
+
+    return said
+
+
+@of_a_number
+def percent(fraction: float) -> str:
     """A fraction as a percentage with one decimal.
 
     >>> percent(0.7934), percent(0.0001), percent(0.0), percent(None)
     ('79.3%', '<0.1%', '0.0%', '–')
     """
-    value = mean_of(fraction)
-    if value is None:
-        return DASH
-    return "<0.1%" if 0 < value < SMALLEST_SHOWN else f"{100 * value:.1f}%"
+    return "<0.1%" if 0 < fraction < SMALLEST_SHOWN else f"{100 * fraction:.1f}%"
 
 
-def points(difference: float | Estimate | None) -> str:
+@of_a_number
+def points(difference: float) -> str:
     """A signed difference of two fractions in percentage points.
 
     >>> points(0.356), points(-0.02), points(None)
     ('+35.6', '−2.0', '–')
     """
-    value = mean_of(difference)
-    return DASH if value is None else signed(100 * value, 1)
+    return signed(100 * difference, 1)
 
 
 def signed(value: float, decimals: int = 2) -> str:
@@ -59,13 +77,14 @@ def signed(value: float, decimals: int = 2) -> str:
     return f"{sign}{abs(rounded):.{decimals}f}"
 
 
-def unsigned_points(fraction: float | Estimate | None) -> str:
+@of_a_number
+def unsigned_points(difference: float) -> str:
     """The absolute value of a difference in percentage points.
 
     >>> unsigned_points(0.0142), unsigned_points(0.0001), unsigned_points(0.0), unsigned_points(None)
     ('1.4', '<0.1', '0.0', '–')
     """
-    return percent(None if fraction is None else abs(mean_of(fraction) or 0.0)).removesuffix("%")
+    return percent(abs(difference)).removesuffix("%")
 
 
 def interval(value: Estimate | None, lowest: float = 0.0, highest: float = 1.0) -> str:
@@ -105,15 +124,13 @@ def lowest(said: Callable[[Estimate | None], str]) -> float:
     return -1.0 if said is points else 0.0
 
 
-def of_hundred(value: float | Estimate | None) -> str:
+@of_a_number
+def of_hundred(share: float) -> str:
     """A share as a count of a hundred.
 
     >>> of_hundred(0.125), of_hundred(0.0001), of_hundred(1.0), of_hundred(None)
     ('12.5', 'under 0.1', '100', '–')
     """
-    share = mean_of(value)
-    if share is None:
-        return DASH
     return "under 0.1" if 0 < share < SMALLEST_SHOWN else f"{100 * share:.1f}".removesuffix(".0")
 
 
@@ -144,65 +161,56 @@ def sign_of(difference: Estimate) -> str:
     return LESS if difference.is_below else MORE if difference.is_above else UNSURE
 
 
-def score(value: Estimate | None) -> str:
-    """An AUC with three digits, and its interval.
+@of_a_number
+def area(value: float) -> str:
+    """An area under the ROC curve.
 
-    >>> score(Estimate(0.9031, 3, 0.9012, 0.905)), score(Estimate(1.0)), score(None)
-    ('.903 (.901 to .905)', '1.000', '–')
+    >>> area(0.9031), area(None)
+    ('0.903', '–')
     """
-    if value is None:
-        return DASH
-    numbers = [value.mean, *(min(max(end, 0.0), 1.0) for end in (value.low, value.high) if end is not None)]
-    mean, *ends = (f"{number:.3f}".removeprefix("0") for number in numbers)
-    return f"{mean} ({' to '.join(ends)})" if len(ends) == 2 else mean
+    return f"{value:.3f}"
 
 
-def duration(seconds: float | Estimate | None) -> str:
+@of_a_number
+def duration(seconds: float) -> str:
     """Seconds as a person reads them.
 
     >>> duration(0.004), duration(9.73), duration(150), duration(7260), duration(None)
     ('<0.01 s', '9.73 s', '2 min 30 s', '2 h 1 min', '–')
     """
-    value = mean_of(seconds)
-    if value is None:
-        return DASH
-    if value < 60:
-        return "<0.01 s" if value < 0.005 else f"{value:.2f} s"
-    minutes, rest = divmod(round(value), 60)
+    if seconds < 60:
+        return "<0.01 s" if seconds < 0.005 else f"{seconds:.2f} s"
+    minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def count(value: float | Estimate | None) -> str:
+@of_a_number
+def count(number: float) -> str:
     """A whole number with separators of thousands.
 
     >>> count(50039.0), count(12), count(None)
     ('50,039', '12', '–')
     """
-    number = mean_of(value)
-    return DASH if number is None else f"{round(number):,}"
+    return f"{round(number):,}"
 
 
-def nats(value: float | Estimate | None) -> str:
+@of_a_number
+def nats(loss: float) -> str:
     """A loss in nats; two digits of one that two decimals would show as 0.
 
     >>> nats(6.841), nats(0.02), nats(0.0000123), nats(None)
     ('6.84', '0.02', '1.2e−05', '–')
     """
-    loss = mean_of(value)
-    if loss is None:
-        return DASH
     return (f"{loss:.2f}" if loss == 0 or abs(loss) >= SMALLEST_LOSS else f"{loss:.1e}").replace("-", "−")
 
 
-def distance(value: float | Estimate | None, digits: int = 3) -> str:
+@of_a_number
+def distance(apart: float, digits: int = 3) -> str:
     """A Gower distance, between 0 and 1.
 
     >>> distance(0.0721), distance(0.0001), distance(0.0001, 4), distance(0.0), distance(None)
     ('.072', '<.001', '.0001', '.000', '–')
     """
-    apart = mean_of(value)
-    if apart is None:
-        return DASH
     if 0 < apart < 0.5 * 10**-digits:
         return f"<{10**-digits:.{digits}f}".replace("0", "", 1)
     return f"{apart:.{digits}f}".removeprefix("0")
@@ -218,11 +226,6 @@ def plus_minus(value: Estimate | None, deviation: float | None, digits: int = 1,
         return DASH
     mean = f"{scale * value.mean:.{digits}f}"
     return (mean if deviation is None else f"{mean} ± {scale * deviation:.{digits}f}").replace("-", "−")
-
-
-def mean_of(value: float | Estimate | None) -> float | None:
-    """The number itself, or the mean of an estimate."""
-    return value.mean if isinstance(value, Estimate) else value
 
 
 def counted(n: int, one: str, many: str | None = None) -> str:

@@ -23,6 +23,7 @@ from lightleak.core.errors import UsageError
 from lightleak.report import format as formats
 from lightleak.report.blocks import Block, Cell, Column, Details, Figure, Line, Lines, Page, Panels, Table
 from lightleak.report.format import DASH
+from lightleak.report.plot.chart import legend_key
 
 T = TypeVar("T")
 
@@ -64,10 +65,29 @@ def table_of(
     )
 
 
+def cells_table(
+    label: str,
+    head: Sequence[str],
+    groups: Iterable[tuple[str, Iterable[Line | Sequence[str | Cell]]]],
+    *,
+    css: str = "",
+    box: str = "",
+) -> Table:
+    """Make a table of lines of cells, by the title of their group (empty: no heading)."""
+    found = (
+        (title, tuple(one if isinstance(one, Line) else line_of(*one) for one in lines)) for title, lines in groups
+    )
+    return Table(label, tuple(head), tuple(Lines(lines, title) for title, lines in found), css, box)
+
+
+def line_of(*cells: str | Cell, css: str = "") -> Line:
+    """Make a line of a table."""
+    return Line(tuple(map(_cell, cells)), css)
+
+
 def names_table(label: str, entries: Iterable[tuple[str, str]], box: str = "") -> Table:
-    """A table of names and values without headings."""
-    lines = tuple(Line((_cell(name), _cell(value))) for name, value in entries)
-    return Table(label, (), (Lines(lines),), css="plain", box=box)
+    """Make a table of names and values without headings."""
+    return cells_table(label, (), [("", entries)], css="plain", box=box)
 
 
 def figures(panels: Sequence[Figure], css: str = "panels") -> tuple[Block, ...]:
@@ -149,7 +169,10 @@ def _templates() -> Environment:
             return block if isinstance(block, Markup) else Markup("<p>{}</p>").format(block)
         return Markup(macros[type(block).__name__.lower()](block))
 
-    environment.filters |= {name: one for name, one in vars(formats).items() if isfunction(one)} | {"draw": draw}
+    environment.filters |= {name: one for name, one in vars(formats).items() if isfunction(one)} | {
+        "draw": draw,
+        "legend_key": legend_key,
+    }
     macros |= {
         name: macro
         for name, macro in vars(environment.get_template("macros.html.j2").module).items()

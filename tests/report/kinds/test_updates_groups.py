@@ -7,7 +7,7 @@ import pytest
 
 from lightleak.core.results import UpdateRow
 from lightleak.report.intervals import Estimate, bounded, estimate
-from lightleak.report.kinds.updates_groups import UpdateGroup, at_start, compare, leakage, strongest_first
+from lightleak.report.kinds.updates_groups import UpdateGroup, at_start, compare, strongest_first
 from lightleak.report.read import Run, load_run
 
 BASE = UpdateRow(attack="", run="run", dataset="adult", labels="true", source="initial", seed=0)
@@ -23,7 +23,7 @@ def groups_of(*rows: UpdateRow) -> tuple[UpdateGroup, ...]:
 
 
 def gain(group: UpdateGroup) -> float:
-    found = leakage(group)
+    found = group.leakage
     assert found is not None
     return found.mean
 
@@ -36,7 +36,7 @@ def test_leakage_is_paired_by_batch() -> None:
         *(row("tableak", i, base + 0.1 + 0.01 * (i - 1)) for i, base in enumerate(guessed)),
     )
     attack = next(group for group in found if group.attack == "tableak")
-    over, accuracy = leakage(attack), attack.mean("cell_accuracy")
+    over, accuracy = attack.leakage, attack.mean("cell_accuracy")
     assert over is not None and accuracy is not None
     assert over.mean == pytest.approx(0.1) and 0.2 < 10 * (over.high - over.low) < 1
     assert (accuracy.low, accuracy.high) == (0.0, 1.0)
@@ -49,12 +49,12 @@ def test_equal_results_leave_open_what_so_few_do() -> None:
     )
     found = attack.mean("cell_accuracy")
     assert found == bounded([1.0] * 6) and found.low == pytest.approx(0.607, abs=1e-3)
-    assert leakage(attack) == bounded([0.6] * 6, -1.0, 1.0)
+    assert attack.leakage == bounded([0.6] * 6, -1.0, 1.0)
 
 
 def test_without_shared_batches_the_means_are_compared() -> None:
     attack, _ = groups_of(row("tableak", 0, 0.9), row("random", 5, 0.5))
-    found = leakage(attack)
+    found = attack.leakage
     assert found is not None
     assert (found.mean, found.n, found.has_interval) == (pytest.approx(0.4), 0, False)
 
@@ -62,7 +62,7 @@ def test_without_shared_batches_the_means_are_compared() -> None:
 def test_no_accuracy_no_leakage() -> None:
     attack, _ = groups_of(row("tableak", 0, None), row("random", 0, 0.5))
     assert attack.baseline is not None
-    assert leakage(attack) is None
+    assert attack.leakage is None
 
 
 def test_baseline_of_another_batch_size_or_setting_does_not_serve() -> None:

@@ -7,7 +7,6 @@ import pytest
 from lightleak.core.results import UpdateRow
 from lightleak.report.format import attack_title, duration, interval, labels_phrase, percent, points, protocol_title
 from lightleak.report.intervals import Estimate
-from lightleak.report.kinds.updates import words
 from lightleak.report.kinds.updates_words import (
     FIXED,
     of_rows,
@@ -17,6 +16,7 @@ from lightleak.report.kinds.updates_words import (
     varying,
     what_the_server_gets,
     what_travels,
+    words,
 )
 
 FEDAVG = UpdateRow(attack="a", protocol="fedavg", local_epochs=10, local_batches=4, n_clients=1)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightleak.report.blocks import Table
-from lightleak.report.kinds.updates_groups import attacks, compare, proven_share, strongest_first
+from lightleak.report.kinds.updates_groups import attacks, compare, strongest_first
 from lightleak.report.read import Run, load_run
 from lightleak.report.sections.rows import MOST_ROWS, SHADES, Batch, confidence, rows_section, shade, typical_batch
 
@@ -19,7 +19,9 @@ UNIT = ("batch", "batches")
 
 def batch_of(*runs: Run) -> Batch | None:
     groups = compare(runs)
-    return typical_batch(runs, [*strongest_first(groups), *sorted(attacks(groups), key=proven_share, reverse=True)])
+    return typical_batch(
+        runs, [*strongest_first(groups), *sorted(attacks(groups), key=lambda group: group.proven_share, reverse=True)]
+    )
 
 
 def table_of(batch: Batch | None, redact: bool = False) -> Table:

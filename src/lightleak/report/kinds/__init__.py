@@ -1,4 +1,7 @@
-"""One module for each kind of run: which sections its page has, which columns, which words."""
+"""One module for each kind of run makes its page: which sections it has, which columns, which words.
+
+What a kind needs beyond that has its name in front: ``updates_groups`` groups rows, ``updates_attacks`` is a section.
+"""
 
 from collections.abc import Sequence
 from importlib import import_module

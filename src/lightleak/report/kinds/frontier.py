@@ -4,32 +4,24 @@ from collections.abc import Mapping, Sequence
 
 from lightleak.core.guarantee import most_often_right
 from lightleak.core.results import NONE, FrontierRow
-from lightleak.core.threat_model import Aim
 from lightleak.report import format as fmt
 from lightleak.report.blocks import Block, Cell, Column, Figure, Heading, Legend, Page, Section, Table
 from lightleak.report.charts import series_style
 from lightleak.report.compare import by_key, differing
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.frontier_advice import recommend
-from lightleak.report.kinds.frontier_points import (
-    SETTING,
-    Frontier,
-    Point,
-    compare,
-    curve_title,
-    fullest,
-    guarantee,
-)
+from lightleak.report.kinds.frontier_groups import SETTING, Frontier, compare, fullest
+from lightleak.report.kinds.frontier_points import Point, curve_title, guarantee
 from lightleak.report.kinds.updates_words import source_phrase, what_travels
 from lightleak.report.page import fill, table_of, text
 from lightleak.report.plot.axis import Axis, axis
-from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, Style, draw, legend_key, stairs
+from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, Style, draw, stairs
 from lightleak.report.read import Run
 from lightleak.report.sections.bound_gap import FILE_NAME, SCHEMA_VERSION, Game, gap_section
 from lightleak.report.sections.run_facts import run_section
 from lightleak.report.sections.subject import subject_of, subject_section, title_of
 from lightleak.report.sections.summary import first_page, interval_cell
-from lightleak.report.sections.tested import evidence_section, untested
+from lightleak.report.sections.tested import Findings, evidence_section
 
 TEMPLATE = "frontier"
 PADDING = 0.06
@@ -49,6 +41,8 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     """Make the page of frontiers; it holds no value of a row, so that ``redact`` changes nothing."""
     rows = [row for run in runs for row in run.of(FrontierRow)]
     frontiers = compare(rows)
+    main = fullest(frontiers)
+    reading = fill(TEMPLATE, "reading_frontier", main) if main else ""
     return Page(
         title=title_of(runs, "What defenses buy and cost"),
         subject=subject_of(runs),
@@ -56,7 +50,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
             summary_section(frontiers),
             _frontiers(frontiers),
             gap_section([game for run in runs for game in run.entries(FILE_NAME, Game, SCHEMA_VERSION)]),
-            _tested(runs, rows, frontiers),
+            evidence_section(runs, rows, _findings(main), unit="client", title=_work, reading=reading),
             _subject(runs, rows),
             run_section(runs, rows, CONTENTS, unit=("unit", "units"), title=_work),
         ],
@@ -72,18 +66,15 @@ def summary_section(frontiers: Sequence[Frontier]) -> Section:
         blocks += _drawn(main, curve_styles(frontiers), "")
     if main and main.none and main.none.cells:
         blocks.append(fill(TEMPLATE, "summary", main, len(frontiers), recommend(main)))
-    return first_page(blocks, (), untested(rows), "defenses")
+    return first_page(blocks, (), rows, "defenses")
 
 
-def _tested(runs: Sequence[Run], rows: Sequence[FrontierRow], frontiers: Sequence[Frontier]) -> Section:
-    main = fullest(frontiers)
+def _findings(main: Frontier | None) -> Findings:
     plain = main.none if main else None
-    found: dict[Aim, str] = {}
-    if main and plain and plain.cells:
-        values = fill(TEMPLATE, "found", plain, main.guess)
-        found = {"reconstruction": f"in part: {values}; whole records were not counted", "attribute_inference": values}
-    reading = (fill(TEMPLATE, "reading_frontier", main),) if main else ()
-    return evidence_section(runs, rows, found, unit="client", title=_work, reading=reading)
+    if not main or not plain or not plain.cells:
+        return {}
+    values = fill(TEMPLATE, "found", plain, main.guess)
+    return {"reconstruction": f"in part: {values}; whole records were not counted", "attribute_inference": values}
 
 
 def _work(row: FrontierRow) -> str:
@@ -144,15 +135,13 @@ def _table(frontier: Frontier) -> Table:
     """A line for each point, those that are not measured yet too."""
     several = len({point.strongest.attack for point in frontier.points if point.strongest}) > 1
     best = {id(one.point) for one in frontier.standings if one.is_best}
-    changes = (frontier.accuracy_change, frontier.read_change)
-    accuracy, cells = (lambda point, of=of: None if point is frontier.none else of(point) for of in changes)
     columns: list[Column[Point]] = [
         Column("Defense", _name),
         Column("Epsilon, training", _epsilon, optional=True),
         Column("Epsilon, one update", lambda point: guarantee(point.granted("release_epsilon")), optional=True),
-        Column("Accuracy", lambda point: interval_cell(point.accuracy, change=accuracy(point))),
-        Column("AUROC", lambda point: f"{point.auroc.mean:.3f}" if point.auroc else fmt.DASH),
-        Column("Cells recovered", lambda point: interval_cell(point.cells, change=cells(point))),
+        Column("Accuracy", lambda point: interval_cell(point.accuracy, change=point.accuracy_change)),
+        Column("AUROC", lambda point: fmt.area(point.auroc)),
+        Column("Cells recovered", lambda point: interval_cell(point.cells, change=point.read_change())),
         Column("Over guessing, points", lambda point: interval_cell(point.leakage, fmt.points)),
         *([Column("Attack", _strongest, css="words")] if several else []),
         Column("Pareto", lambda point: _verdict(point, frontier), css="words"),
@@ -208,8 +197,7 @@ def _drawn(frontier: Frontier, styles: Mapping[str, Style], title: str) -> tuple
         return (fill("macros", "note", none),)
     used = dict.fromkeys(point.first.curve for point in frontier.measured)
     name = fmt.joined("Share of cells recovered against accuracy on the test rows under each defense", title, by=": ")
-    entries = [(legend_key(styles[label]), curve_title(label)) for label in used]
-    legend = Legend((*entries, (legend_key("ring"), "Pareto-best")))
+    legend = Legend([*((styles[label], curve_title(label)) for label in used), ("ring", "Pareto-best")])
     y_title = fill("macros", "note", "Share of single values read; numbers are strengths of the defense")
     return legend, y_title, Figure(draw(frontier_plot(name, frontier, styles)), plot="scatter")
 

@@ -1,39 +1,30 @@
-"""Points of a defense frontier: what each defense lets an attack read, what it costs, and which points are best.
+"""A point of a defense frontier: what one defense at one strength lets an attack read, and what it costs."""
 
-A point is dominated if another is at least as good in both means and better in one. Means over a few seeds and clients
-can be ordered by chance, so every verdict says whether it rests on a difference whose 95% interval excludes 0.
-"""
-
-import math
 import statistics
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+from lightleak.core.guarantee import success_bound, success_bound_of_epsilon
 from lightleak.core.people import Rate
-from lightleak.core.results import NONE, FrontierRow, read_row
+from lightleak.core.results import NONE, FrontierRow
 from lightleak.report.attacks import knowing
-from lightleak.report.budget import Budget, budget
-from lightleak.report.compare import Group, by_key, fixed, group_rows
-from lightleak.report.format import DASH, capital, defense_title, listed
+from lightleak.report.compare import Group, group_rows
+from lightleak.report.format import capital, defense_title, of_a_number
 from lightleak.report.intervals import ENOUGH_PAIRS, Estimate, bounded, estimate
 from lightleak.report.kinds.updates_groups import BASELINE
-
-SETTING = ("dataset", "target", "protocol", "batch_size", "training", "label_setting")
-"""Fields that all points of a frontier share."""
-
-ENOUGH = 0.5
-"""Share of the leakage that the recommended defense takes away, if any does."""
-
-MOST_NAMED = 2
-"""Points that are listed by name."""
 
 WIDEST = 0.05
 """Width of an interval, as a share of cells, beyond which guessing within it shows nothing: a defense that leaves the
 attack several points above guessing would look the same."""
 
-Verdict = Literal["best", "not distinguishable", "beaten"]
+COIN = 0.5
+"""Prior of `Point.bound`: two candidate rows, equally likely."""
+
+HARDLY_A_LIMIT = 0.9995
+"""A bound from which on it is as good as none."""
+
 Protection = Literal["protects", "leaks", "too few measurements"]
 Paired = Mapping[Hashable, float]
 """Values by what several points share: the run, with the seed of a training or the client that was attacked."""
@@ -44,16 +35,18 @@ class Point(Group[FrontierRow]):
     """One defense at one strength, over seeds of the training and over attacked clients.
 
     Attributes:
+        baseline: the point without a defense; None for itself and where there is none.
         guesses: share of cells that guessing gets right, by client; guessing reads no update, so that it is the same
             under every defense.
     """
 
+    baseline: "Point | None" = field(default=None, repr=False)
     guesses: Paired = field(default_factory=dict, repr=False)
 
     @cached_property
     def accuracies(self) -> Paired:
         """Test accuracy by seed of the training."""
-        return self.by(_unit, lambda row: row.accuracy if row.is_training else None)
+        return self.by(unit_of, lambda row: row.accuracy if row.is_training else None)
 
     @cached_property
     def accuracy(self) -> Estimate | None:
@@ -86,7 +79,7 @@ class Point(Group[FrontierRow]):
 
     def over_guessing(self, attack: Group[FrontierRow], comparisons: int = 1) -> Estimate | None:
         """Cells that an attack recovers minus guessing, paired by client, never of zero width by chance (`bounded`)."""
-        return bounded(differences(attack.by(_unit, "cell_accuracy"), self.guesses), -1.0, 1.0, comparisons)
+        return bounded(differences(attack.by(unit_of, "cell_accuracy"), self.guesses), -1.0, 1.0, comparisons)
 
     @cached_property
     def proven(self) -> Rate | None:
@@ -94,7 +87,7 @@ class Point(Group[FrontierRow]):
         return max(filter(None, map(_proven, self.attacks)), key=lambda one: one.share, default=None)
 
     @cached_property
-    def protection(self) -> Protection:
+    def protection_alone(self) -> Protection:
         """Whether an attack, the best or any other, does measurably better than guessing or proves a row.
 
         An interval includes guessing where a defense works and where few clients were attacked: it counts as protection
@@ -105,10 +98,24 @@ class Point(Group[FrontierRow]):
             return "leaks"
         return "protects" if found and all(map(_is_narrow, found)) else "too few measurements"
 
+    @property
+    def protection(self) -> Protection:
+        """`protection_alone`, where a defense is credited only if it leaks measurably less than no defense."""
+        is_open = self.baseline is not None and self.baseline.is_measured and not self.helps
+        return "too few measurements" if self.protection_alone == "protects" and is_open else self.protection_alone
+
+    @cached_property
+    def helps(self) -> bool:
+        """Whether it leaks measurably less than no defense, or less in the mean where one client has no interval."""
+        none = self.baseline
+        if none is None or not none.is_measured or not self.is_measured or not none.place[1]:
+            return False
+        return lowest(difference(none.gains, self.gains)) > 0
+
     @cached_property
     def recovered(self) -> Paired:
         """Share of cells that `strongest` recovers, by client."""
-        return {} if self.strongest is None else self.strongest.by(_unit, "cell_accuracy")
+        return {} if self.strongest is None else self.strongest.by(unit_of, "cell_accuracy")
 
     @cached_property
     def cells(self) -> Estimate | None:
@@ -153,197 +160,69 @@ class Point(Group[FrontierRow]):
     @property
     def shows_leakage(self) -> bool:
         """Whether there is something to take away: measurably, or in the mean where one client gives no interval."""
-        return _lowest(self.leakage) > 0
+        return lowest(self.leakage) > 0
 
     def granted(self, name: str) -> float | None:
         """``epsilon``, ``release_epsilon`` or ``delta`` of its training; None where it guarantees nothing."""
         return next(iter(self.values(name)), None)
 
-
-@dataclass(frozen=True)
-class Standing:
-    """How a point compares with all others.
-
-    Attributes:
-        point: the point.
-        is_best: whether no other point dominates it in the means.
-        rivals: of a best point, those that are measurably worse in neither respect; of any other point, those that
-            dominate it, measurably if any does.
-        verdict: ``best`` (no rival), ``beaten`` (some rival is measurably better in one respect at least), else ``not
-            distinguishable``.
-    """
-
-    point: Point
-    is_best: bool
-    rivals: tuple[Point, ...]
-    verdict: Verdict
-
-
-@dataclass(frozen=True)
-class Frontier:
-    """All points of one setting, the undefended one first and each curve by its strength.
-
-    Attributes:
-        points: one per defense and strength.
-        guesses: share of cells that guessing gets right, by client.
-    """
-
-    points: tuple[Point, ...]
-    guesses: Paired = field(repr=False)
-
     @property
-    def first(self) -> FrontierRow:
-        """A row, for what all points have in common."""
-        return self.points[0].first
+    def bound(self) -> float | None:
+        """How often any attack on one update can tell which of two equally likely rows was in it; None: no limit.
 
-    @property
-    def none(self) -> Point | None:
-        """The point without a defense."""
-        return next((point for point in self.points if point.first.is_undefended), None)
-
-    @cached_property
-    def guess(self) -> Estimate | None:
-        """Share of cells that guessing gets right, over clients."""
-        return bounded(self.guesses.values())
-
-    @cached_property
-    def budget(self) -> Budget:
-        """What the attacks could spend."""
-        return budget(row for point in self.points for row in point.rows)
-
-    @cached_property
-    def measured(self) -> tuple[Point, ...]:
-        """The points whose cost and leakage are known."""
-        return tuple(point for point in self.points if point.is_measured)
-
-    @property
-    def tried(self) -> tuple[Point, ...]:
-        """The defenses that were measured."""
-        return tuple(point for point in self.measured if not point.first.is_undefended)
-
-    @property
-    def guaranteed(self) -> tuple[Point, ...]:
-        """The measured points with an epsilon, the weakest guarantee first."""
-        known = [(epsilon, point) for point in self.measured if (epsilon := point.granted("epsilon")) is not None]
-        return tuple(point for _, point in sorted(known, key=lambda pair: -pair[0]))
-
-    @cached_property
-    def helping(self) -> tuple[Point, ...]:
-        """The defenses that leak measurably less than none, or less in the mean where one client has no interval."""
-        none = self.none
-        if none is None or not none.is_measured or not none.place[1]:
-            return ()
-        return tuple(point for point in self.tried if _lowest(difference(none.gains, point.gains)) > 0)
-
-    def protection(self, point: Point) -> Protection:
-        """`Point.protection`, with which a defense is credited only if it leaks measurably less than no defense."""
-        is_open = self.none is not None and self.none.is_measured and not any(point is one for one in self.helping)
-        return "too few measurements" if point.protection == "protects" and is_open else point.protection
-
-    @cached_property
-    def protecting(self) -> tuple[Point, ...]:
-        """The defenses that protect, the most accurate first; of equals the smaller epsilon, then the smaller leak."""
-        found = [point for point in self.tried if self.protection(point) == "protects"]
-        return tuple(sorted(found, key=lambda one: (-one.place[0], one.granted("epsilon") or math.inf, one.place[1])))
-
-    @property
-    def halving(self) -> tuple[Point, ...]:
-        """Those of them that leave at most the rest of `ENOUGH`, in the mean."""
-        return tuple(
-            point for point in self.helping if self.none and point.place[1] <= (1 - ENOUGH) * self.none.place[1]
-        )
-
-    @cached_property
-    def choice(self) -> Point | None:
-        """The cheapest defense that protects, else that takes away half of the leakage, else the one that takes most.
-
-        None where no defense was shown to leak less than none, or none was shown to leak.
+        It follows from the noise where that is known (the exact bound for one Gaussian release), else from epsilon.
         """
-        if self.none is None or not self.helping or not self.none.shows_leakage:
-            return None
-        if self.protecting:
-            return self.protecting[0]
-        return most_accurate(self.halving) if self.halving else most_protective(self.helping)
-
-    @cached_property
-    def merits(self) -> list[tuple[Point, str]]:
-        """The defenses to consider, and why; none where attacks had too small a budget."""
-        if self.budget.is_weak or self.choice is None:
-            return []
-        found = [(self.choice, "first to consider"), (most_accurate(self.helping), "costs least of those that help")]
-        safest = most_protective(self.helping)
-        if safest.place[1] < self.choice.place[1] or (safest is self.choice and safest.place[1]):
-            found.append((safest, "gives least away"))
-        return found + [(point, "the strongest guarantee") for point in self.guaranteed[-1:]]
-
-    @staticmethod
-    def named(points: Sequence[Point]) -> str:
-        """A few points by name, and how many more there are.
-
-        >>> Frontier.named([Point((FrontierRow(attack="none", defense=name),)) for name in ("sign", "clipping", "x")])
-        'Sign, Clipping and 1 more'
-        """
-        more = len(points) - MOST_NAMED
-        known = [point.name for point in points[:MOST_NAMED]]
-        return f"{', '.join(known)} and {more} more" if more > 0 else listed(known)
+        row, epsilon = self.first, self.granted("release_epsilon")
+        if row.defense == "dp_sgd" and row.defense_option == "noise_multiplier" and row.defense_strength is not None:
+            return success_bound(row.defense_strength, COIN)
+        return None if epsilon is None else success_bound_of_epsilon(epsilon, self.granted("delta") or 0.0, COIN)
 
     @property
-    def is_single(self) -> bool:
-        """Whether no point was measured with several trainings or clients."""
-        return all(len(point.accuracies) < 2 and len(point.gains) < 2 for point in self.measured)
+    def is_bounded(self) -> bool:
+        """Whether a guarantee limits attacks on one update that nobody has tried."""
+        return self.bound is not None and self.bound < HARDLY_A_LIMIT
 
-    def read_change(self, point: Point, comparisons: int = 0) -> Estimate | None:
+    def read_change(self, comparisons: int = 0) -> Estimate | None:
         """What the defense changes in the share of cells recovered, paired by client.
 
         ``comparisons`` widens the interval to one that holds for so many at once (`bounded`).
         """
-        if self.none is None:
+        if self.baseline is None:
             return None
-        found = differences(point.recovered, self.none.recovered)
+        found = differences(self.recovered, self.baseline.recovered)
         return bounded(found, -1.0, 1.0, comparisons) if comparisons else estimate(found)
 
-    def accuracy_change(self, point: Point) -> Estimate | None:
+    @property
+    def accuracy_change(self) -> Estimate | None:
         """What it changes in accuracy, paired by seed."""
-        return difference(point.accuracies, self.none.accuracies) if self.none else None
+        return difference(self.accuracies, self.baseline.accuracies) if self.baseline else None
 
-    @cached_property
-    def standings(self) -> tuple[Standing, ...]:
-        """How each measured point compares with the others."""
-        return standings(self.measured)
-
-    def standing(self, point: Point) -> Standing | None:
-        """How a point compares; None where it is not measured."""
-        return next((one for one in self.standings if one.point is point), None)
-
-    def cost(self, point: Point) -> Estimate | None:
+    @property
+    def accuracy_lost(self) -> Estimate | None:
         """Accuracy lost against no defense, paired by seed."""
-        return None if self.none is None or point is self.none else difference(self.none.accuracies, point.accuracies)
+        return difference(self.baseline.accuracies, self.accuracies) if self.baseline else None
 
-
-def compare(rows: Iterable[FrontierRow]) -> tuple[Frontier, ...]:
-    """Group rows into frontiers, runs together, in the order of the rows."""
-    return tuple(_frontier(same) for same in by_key(rows, lambda row: fixed(row, SETTING)).values())
-
-
-def compare_raw(rows: Iterable[Mapping[str, Any]], run: str = "") -> tuple[Frontier, ...]:
-    """The same of rows as ``results.json`` contains them."""
-    found = (read_row(row, f"row {i}", run) for i, row in enumerate(rows))
-    return compare(row for row in found if isinstance(row, FrontierRow))
-
-
-def fullest(frontiers: Sequence[Frontier]) -> Frontier | None:
-    """The frontier with most points measured, which the summary is about; None where there is no point at all."""
-    return max(frontiers, key=lambda one: len(one.measured), default=None)
-
-
-def most_accurate(points: Sequence[Point]) -> Point:
-    """The cheapest; of equals the one that leaks least."""
-    return max(points, key=lambda point: (point.place[0], -point.place[1]))
-
-
-def most_protective(points: Sequence[Point]) -> Point:
-    """The one that leaks least; of equals, such as those that leak nothing, the most accurate."""
-    return min(points, key=lambda point: (point.place[1], -point.place[0]))
+    def to_dict(self, comparisons: int) -> dict[str, Any]:
+        """Return how the recommendation judges it, JSON-ready; ``at_most`` holds for so many points at once."""
+        row, strongest = self.first, self.strongest
+        corrected = self.over_guessing(strongest, comparisons) if strongest else None
+        found = {
+            "name": self.name,
+            "defense_label": row.curve,
+            "defense": row.defense or NONE,
+            "defense_strength": row.defense_strength,
+            "protection": self.protection,
+            "attack": strongest and strongest.attack,
+            "adaptive": self.is_adaptive,
+            "leakage": self.over_guessing(strongest) if strongest else None,
+            "at_most": corrected and corrected.high,
+            "proven": self.proven,
+            "accuracy": self.accuracy,
+            "accuracy_lost": self.accuracy_lost,
+            **{name: self.granted(name) for name in ("epsilon", "release_epsilon", "delta")},
+            "bound": self.bound,
+        }
+        return {name: asdict(one) if isinstance(one, Estimate | Rate) else one for name, one in found.items()}
 
 
 def differences(first: Paired, second: Paired) -> list[float]:
@@ -358,25 +237,6 @@ def difference(first: Paired, second: Paired) -> Estimate | None:
     0.5
     """
     return estimate(differences(first, second))
-
-
-def dominates(first: tuple[float, float], second: tuple[float, float]) -> bool:
-    """Whether the first (accuracy, leakage) is at least as good as the second in both and better in one.
-
-    >>> dominates((0.84, 0.1), (0.84, 0.2)), dominates((0.85, 0.3), (0.84, 0.2)), dominates((0.8, 0.1), (0.8, 0.1))
-    (True, False, False)
-    """
-    return first[0] >= second[0] and first[1] <= second[1] and first != second
-
-
-def standings(points: Sequence[Point]) -> tuple[Standing, ...]:
-    """How each point compares with the others; all of them `is_measured`."""
-    return tuple(_standing(point, [other for other in points if other is not point]) for point in points)
-
-
-def is_worse(other: Point, point: Point) -> bool:
-    """Whether ``other`` is measurably less accurate or measurably leakier."""
-    return _exceeds(point.accuracies, other.accuracies) or _exceeds(other.gains, point.gains)
 
 
 def costs_more(point: Point, than: Point) -> bool:
@@ -396,48 +256,19 @@ def curve_title(label: str) -> str:
     return "no defense" if label == NONE else capital(defense_title(label))
 
 
-def guarantee(epsilon: float | None) -> str:
+@of_a_number
+def guarantee(epsilon: float) -> str:
     """Epsilon of differential privacy.
 
     >>> guarantee(2.943), guarantee(None)
     ('2.94', '–')
     """
-    return DASH if epsilon is None else f"{epsilon:.3g}"
+    return f"{epsilon:.3g}"
 
 
-def _unit(row: FrontierRow) -> tuple[str, str, str]:
-    """What rows of several strengths are paired by: the run, the seed, and the client."""
+def unit_of(row: FrontierRow) -> tuple[str, str, str]:
+    """Return what rows of several strengths are paired by: the run, the seed, and the client."""
     return row.run, str(row.seed), "" if row.is_training else str(row.batch_index)
-
-
-def _frontier(rows: Sequence[FrontierRow]) -> Frontier:
-    guesses = Group(tuple(row for row in rows if row.attack == BASELINE)).by(_unit, "cell_accuracy")
-    same = by_key(
-        rows, lambda row: (row.curve, row.is_undefended or row.defense, row.defense_strength, row.defense_option)
-    )
-    # The first row of a point is one that says what the defense is, where any does.
-    points = [
-        Point(tuple(sorted(found, key=lambda row: not row.defense_words)), guesses=guesses) for found in same.values()
-    ]
-    curves = list(dict.fromkeys(point.first.curve for point in points))
-
-    def order(point: Point) -> tuple[bool, int, float]:
-        row = point.first
-        return not row.is_undefended, curves.index(row.curve), row.defense_strength or 0.0
-
-    return Frontier(tuple(sorted(points, key=order)), guesses)
-
-
-def _standing(point: Point, others: Sequence[Point]) -> Standing:
-    above = [other for other in others if dominates(other.place, point.place)]
-    if not above:
-        rivals = tuple(other for other in others if not is_worse(other, point))
-        return Standing(point, True, rivals, "not distinguishable" if rivals else "best")
-    measurably = [
-        other for other in above if _exceeds(other.accuracies, point.accuracies) or _exceeds(point.gains, other.gains)
-    ]
-    verdict: Verdict = "beaten" if measurably else "not distinguishable"
-    return Standing(point, False, tuple(sorted(measurably or above, key=lambda one: one.place, reverse=True)), verdict)
 
 
 def _proven(attack: Group[FrontierRow]) -> Rate | None:
@@ -452,12 +283,12 @@ def _is_narrow(value: Estimate | None) -> bool:
     return value.n >= ENOUGH_PAIRS and value.high - value.low <= WIDEST
 
 
-def _exceeds(first: Paired, second: Paired) -> bool:
+def exceeds(first: Paired, second: Paired) -> bool:
     """Whether the 95% interval of the paired difference lies above 0."""
     found = difference(first, second)
     return found is not None and found.is_above
 
 
-def _lowest(value: Estimate | None) -> float:
+def lowest(value: Estimate | None) -> float:
     """Lower end of an interval, or the mean where there is none."""
     return 0.0 if value is None else value.mean if value.low is None else value.low

@@ -50,6 +50,11 @@ class Nearest:
     reconstructed: Mapping[str, Any] = field(default_factory=dict)
     private: Mapping[str, Any] = field(default_factory=dict)
 
+    def agrees(self, column: str) -> bool | None:
+        """Whether both rows have the same value there; None where either has none."""
+        real, made = self.private.get(column), self.reconstructed.get(column)
+        return None if is_missing(real) or is_missing(made) else real == made
+
 
 @dataclass(frozen=True)
 class PseudoLabel:
@@ -149,21 +154,18 @@ def entries_of(runs: Iterable[Run]) -> list[Entry]:
     return [entry for run in runs for entry in run.entries(FILE_NAME, Entry, run=run.name)]
 
 
+def is_missing(value: Any) -> bool:
+    """Whether a value is missing or no finite number."""
+    return value is None or (isinstance(value, float) and not math.isfinite(value))
+
+
 def pooled(entries: Sequence[Entry]) -> Memorization:
     """One finding for several seeds: means, and an interval over the seeds where there are at least two."""
     found = [one for entry in entries if (one := entry.memorization) and one != Memorization()]
     if len(found) < 2:
         return found[0] if found else Memorization()
-    share = estimate(one.share for one in found)
-    train, heldout = (
-        estimate(values) for values in zip(*((one.train_mean, one.heldout_mean) for one in found), strict=True)
-    )
+    names = ("train_mean", "heldout_mean", "share")
+    train, heldout, share = (estimate(getattr(one, name) for one in found) for name in names)
+    low, high = share.ends if share else (None, None)
     sizes = [one.n for one in found if one.n is not None]
-    return Memorization(
-        train_mean=mean_of(train),
-        heldout_mean=mean_of(heldout),
-        share=mean_of(share),
-        low=share.low if share else None,
-        high=share.high if share else None,
-        n=sum(sizes) if sizes else None,
-    )
+    return Memorization(mean_of(train), mean_of(heldout), mean_of(share), low, high, sum(sizes) if sizes else None)

@@ -1,8 +1,9 @@
 """The charts of a study: every trial by its number, two objectives against each other, and each parameter."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
+from types import MappingProxyType
 
 from lightleak.core.results import TrialRow
 from lightleak.report.blocks import Figure, Legend
@@ -17,7 +18,7 @@ from lightleak.report.kinds.study_trials import (
     running_best,
 )
 from lightleak.report.plot.axis import Axis, axis, categories
-from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, Style, draw, legend_key, shorten, stairs
+from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, Style, draw, shorten, stairs
 
 MOST_PLOTS = 3
 MOST_SLICES = 8
@@ -49,11 +50,11 @@ STYLES = {
 }
 
 
-def history(search: Search) -> Figure | None:
-    """The first objective of every trial and the best value so far; None where no trial has begun."""
+def history(search: Search) -> list[Figure]:
+    """Draw the first objective of every trial and the best value so far; nothing where no trial has begun."""
     if not search.trials:
-        return None
-    objective = search.study.first
+        return []
+    objective, chosen = search.study.first, search.chosen
     values = {one.trial: last_value(one, objective) for one in search.trials}
     known = [value for value in values.values() if value is not None]
     x = axis([0, max(values)], whole=True, title="number of the trial")
@@ -62,23 +63,20 @@ def history(search: Search) -> Figure | None:
     rules = []
     if (default := search.default) is not None:
         rules.append(Rule(default.values[objective.name], "guess faint", "defaults", along="y"))
-    labels = {}
-    if (chosen := search.chosen) is not None:
-        labels[chosen.trial] = f"trial {chosen.trial}: {objective.text(chosen.values[objective.name])}"
-    marks = [
-        _mark(search, one, one.trial, values[one.trial], hover_text(search, one), labels.get(one.trial, ""))
-        for one in drawing_order(search, search.trials)
-    ]
+    labels = {} if chosen is None else {chosen.trial: f"trial {chosen.trial}: {objective.of(chosen)}"}
     plot = Plot(
         f"{objective.words} of {len(search.trials)} trials by their number",
         x,
         axis(known, percent=objective.is_fraction) if known else None,
-        [Line(so_far, "so-far"), Points(marks, css="point trial")],
+        [
+            Line(so_far, "so-far"),
+            _points(search, {number: (number, value) for number, value in values.items()}, labels),
+        ],
         rules,
         height=320,
         foot="no value",
     )
-    return Figure(draw(plot), title_of(objective), legend=legend(search, search.trials), plot="study")
+    return [Figure(draw(plot), title_of(objective), legend=legend(search, search.trials), plot="study")]
 
 
 def title_of(objective: Objective) -> str:
@@ -102,19 +100,12 @@ def front(search: Search, across: Objective, upwards: Objective) -> Figure:
     places = {one.trial: (one.values[across.name], one.values[upwards.name]) for one in trials}
     is_joined = len(search.study.objectives) == 2
     corners = front_corners([places[one.trial] for one in search.front], across, upwards) if is_joined else []
-    marks = [
-        _mark(search, one, *places[one.trial], hover_text(search, one), _label(search, one))
-        for one in drawing_order(search, trials)
-    ]
+    labels = {one.trial: _label(search, one) for one in trials}
     plot = Plot(
         f"{upwards.words} against {across.words} of each trial",
-        axis(
-            [x for x, _ in places.values()],
-            percent=across.is_fraction,
-            title=title_of(across),
-        ),
+        axis([x for x, _ in places.values()], percent=across.is_fraction, title=title_of(across)),
         axis([y for _, y in places.values()], percent=upwards.is_fraction),
-        [Line(corners, "front-line"), Points(marks, css="point trial")],
+        [Line(corners, "front-line"), _points(search, places, labels)],
         height=400,
     )
     return Figure(draw(plot), title_of(upwards), legend=legend(search, trials), plot="study")
@@ -145,12 +136,9 @@ def slices(search: Search, objective: Objective) -> tuple[Figure, ...]:
             continue
         is_choice = parameter.kind == "choice"
         x, at = (_columns if is_choice else _numbers)(parameter, trials)
-        marks = []
-        for one in drawing_order(search, trials):
-            said = f"{parameter_value(one.parameters[parameter.key])}: {hover_text(search, one, with_parameters=False)}"
-            marks.append(_mark(search, one, at[one.trial], values[one.trial], said))
+        places = {number: (place, values[number]) for number, place in at.items()}
         name = f"{parameter.key} against {objective.words}, {len(trials)} trials"
-        layers = [Points(marks, css="point trial")]
+        layers = [_points(search, places, of=parameter)]
         drawing = draw(Plot(name, x, y, layers, height=170, grid="y" if is_choice else "xy", room=ROOM))
         note = "" if len(trials) == len(valued) else f"has a value in {len(trials)} of {len(valued)} trials"
         found.append(Figure(drawing, title=search.names[parameter.key], caption=note, plot="slice"))
@@ -160,9 +148,9 @@ def slices(search: Search, objective: Objective) -> tuple[Figure, ...]:
 def legend(search: Search, trials: Sequence[TrialRow]) -> Legend:
     """A line for each kind of mark and of ring among the trials."""
     used, rings = {trial_style(one) for one in trials}, {ring_of(search, one) for one in trials}
-    found = [(legend_key(style), words) for style, words in STYLES.items() if style in used]
+    found = [(style, words) for style, words in STYLES.items() if style in used]
     names = {ON_FRONT: "on the front", PROPOSED: "the best" if search.is_single else "the knee"}
-    return Legend((*found, *((legend_key(ring), words) for ring, words in names.items() if ring in rings)))
+    return Legend([*found, *((ring, words) for ring, words in names.items() if ring in rings)])
 
 
 def trial_style(trial: TrialRow) -> Style:
@@ -190,21 +178,18 @@ def drawing_order(search: Search, trials: Sequence[TrialRow]) -> list[TrialRow]:
     return sorted(trials, key=lambda one: (one is search.chosen, one.is_default, one.state == "complete"))
 
 
-def hover_text(search: Search, trial: TrialRow, with_parameters: bool = True) -> str:
-    """The text on hover over a trial: how it ended, its values, its time, and its parameters."""
+def hover_text(search: Search, trial: TrialRow, of: Parameter | None = None) -> str:
+    """The text on hover over a trial: how it ended, its values, its time, and its parameters or that one."""
     said = [f"trial {trial.trial}{', the defaults' if trial.is_default else ''}, {trial.state}"]
-    said += [
-        f"{one.name.replace('_', ' ')} {one.text(trial.values[one.name])}"
-        for one in search.study.objectives
-        if one.name in trial.values
-    ]
+    known = [one for one in search.study.objectives if one.name in trial.values]
+    said += [f"{one.name.replace('_', ' ')} {one.of(trial)}" for one in known]
     if trial.state == "pruned" and (last := reported(trial)) is not None:
         said.append(f"{search.study.first.text(last[1])} when it was stopped at step {last[0]:g}")
     said += [shorten(trial.error or "", LONGEST_SAID), "" if trial.seconds is None else duration(trial.seconds)]
-    if with_parameters:
-        known = ((name, key) for key, name in search.names.items() if key in trial.parameters)
-        said += [f"{name} {parameter_value(trial.parameters[key])}" for name, key in known]
-    return joined(*said, by="; ")
+    if of is not None:
+        return f"{parameter_value(trial.parameters[of.key])}: {joined(*said, by='; ')}"
+    settings = ((name, key) for key, name in search.names.items() if key in trial.parameters)
+    return joined(*said, *(f"{name} {parameter_value(trial.parameters[key])}" for name, key in settings), by="; ")
 
 
 def spread(members: Sequence[int], column: int) -> dict[int, float]:
@@ -219,12 +204,21 @@ def spread(members: Sequence[int], column: int) -> dict[int, float]:
     return {member: round(column - REACH + step * index, 6) for index, member in enumerate(members)}
 
 
-def _mark(search: Search, trial: TrialRow, x: float, y: float | None, hover: str, label: str = "") -> Mark:
-    """The mark of a trial; the proposed trial and the defaults are labeled first, then the front."""
-    rank = 0 if trial is search.chosen else 1 if trial is search.default else 2 if trial.on_front else 3
-    is_strong = bool(label) and not label.isdigit()
-    ring = ring_of(search, trial)
-    return Mark(x, y, trial_style(trial), hover, label=label, rank=rank, is_strong=is_strong, ring=ring)
+def _points(
+    search: Search,
+    places: Mapping[int, tuple[float, float | None]],
+    labels: Mapping[int, str] = MappingProxyType({}),
+    of: Parameter | None = None,
+) -> Points:
+    """Draw trials by their numbers; the proposed trial and the defaults are labeled first, then the front."""
+    marks = []
+    for one in drawing_order(search, [trial for trial in search.trials if trial.trial in places]):
+        rank = 0 if one is search.chosen else 1 if one is search.default else 2 if one.on_front else 3
+        label, ring, said = labels.get(one.trial, ""), ring_of(search, one), hover_text(search, one, of)
+        is_strong = bool(label) and not label.isdigit()
+        x, y = places[one.trial]
+        marks.append(Mark(x, y, trial_style(one), said, label=label, rank=rank, is_strong=is_strong, ring=ring))
+    return Points(marks, css="point trial")
 
 
 def _label(search: Search, trial: TrialRow) -> str:

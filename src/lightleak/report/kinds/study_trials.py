@@ -92,6 +92,10 @@ class Objective:
             return number_words(value)
         return f"−{percent(-value)}" if value < 0 else percent(value)
 
+    def of(self, trial: TrialRow) -> str:
+        """Return its value in a trial in words."""
+        return self.text(trial.values.get(self.name))
+
     def change(self, value: float) -> str:
         """A signed difference of two values with its unit.
 

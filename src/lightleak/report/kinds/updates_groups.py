@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from lightleak.core.results import UpdateRow
-from lightleak.report.compare import Group, by_key, fixed, group_rows, paired, ranked, with_baseline
+from lightleak.report.compare import Group, by_key, fixed, group_rows, paired
+from lightleak.report.format import DASH, percent, with_interval
 from lightleak.report.intervals import Estimate, Values, bounded
 from lightleak.report.kinds.updates_words import FIXED, Moment, moment_of
 from lightleak.report.read import Run
@@ -15,26 +16,64 @@ BASELINE = "random"
 AT_RISK = ("exact_match_rate", "certified_digits_share")
 """Metrics of which the higher one says what share of an update's rows is at risk."""
 
-UpdateGroup = Group[UpdateRow]
+LARGEST_SHORTFALL = 2
+"""A ranked attack needs at least 1/2 of the rows of the best-measured one: few rows give high means by chance."""
 
 _WITHOUT_LABELS = tuple(name for name in FIXED if name != "labels")
+
+
+@dataclass(frozen=True)
+class UpdateGroup(Group[UpdateRow]):
+    """One attack on updates of one size in one setting."""
+
+    baseline: "UpdateGroup | None" = field(default=None, repr=False)
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether this is guessing itself."""
+        return self.attack == BASELINE
+
+    @property
+    def leakage(self) -> Estimate | None:
+        """Cell accuracy over that of guessing on the same batch."""
+        return paired(self, self.baseline, "cell_accuracy", batch_of)
+
+    @property
+    def proven_share(self) -> float:
+        """Mean share of rows that the attack has certified; 0 where it certifies none."""
+        share = self.mean("certified_share")
+        return 0.0 if share is None else share.mean
+
+    @property
+    def size(self) -> str:
+        """Rows behind each update."""
+        return DASH if self.first.size is None else str(self.first.size)
+
+    def share(self, name: str) -> str:
+        """Return the mean of a score that is a share."""
+        return percent(self.mean(name))
+
+    def share_with_interval(self, name: str) -> str:
+        """Return the same with its interval."""
+        return with_interval(self.mean(name))
 
 
 def compare(runs: Iterable[Run]) -> tuple[UpdateGroup, ...]:
     """Group the rows of all runs, and set each group against the guessing baseline, in the order of the rows."""
     rows = [_without_local(row) for run in runs for row in run.of(UpdateRow)]
-    groups = group_rows(rows, lambda row: (fixed(row, FIXED), row.attack, row.size))
-    # The baseline does not read labels: one with another label setting is as good.
-    return with_baseline(groups, is_baseline, place_without_labels, lambda row: row.labels)
+    found = group_rows(rows, lambda row: (fixed(row, FIXED), row.attack, row.size))
+    groups = [UpdateGroup(one.rows, one.variant) for one in found]
+    guessing = by_key((one for one in groups if one.is_baseline), lambda one: _place_without_labels(one.first))
+
+    def measured(group: UpdateGroup) -> UpdateGroup:
+        # The baseline does not read labels: one with another label setting is as good.
+        same = guessing.get(_place_without_labels(group.first), [])
+        return replace(group, baseline=min(same, key=lambda one: one.first.labels != group.first.labels, default=None))
+
+    return tuple(group if group.is_baseline else measured(group) for group in groups)
 
 
-def is_baseline(group: UpdateGroup) -> bool:
-    """Return whether this is guessing itself."""
-    return group.attack == BASELINE
-
-
-def place_without_labels(row: UpdateRow) -> tuple[object, ...]:
-    """Return what is fixed, and the batch size; the labels may differ."""
+def _place_without_labels(row: UpdateRow) -> tuple[object, ...]:
     return (*fixed(row, _WITHOUT_LABELS), row.size)
 
 
@@ -49,20 +88,9 @@ def update_of(row: UpdateRow) -> tuple[object, ...]:
     return (row.dataset, row.epoch, *local, row.batch_size, *batch_of(row))
 
 
-def leakage(group: UpdateGroup) -> Estimate | None:
-    """Return the cell accuracy over that of guessing on the same batch."""
-    return paired(group, group.baseline, "cell_accuracy", batch_of)
-
-
-def proven_share(group: UpdateGroup) -> float:
-    """Return the mean share of rows that the attack has certified; 0 where it certifies none."""
-    share = group.mean("certified_share")
-    return 0.0 if share is None else share.mean
-
-
 def attacks(groups: Iterable[UpdateGroup]) -> tuple[UpdateGroup, ...]:
     """Return the groups that read the update."""
-    return tuple(group for group in groups if not is_baseline(group))
+    return tuple(group for group in groups if not group.is_baseline)
 
 
 def at_start(groups: Sequence[UpdateGroup]) -> tuple[UpdateGroup, ...]:
@@ -71,13 +99,16 @@ def at_start(groups: Sequence[UpdateGroup]) -> tuple[UpdateGroup, ...]:
 
 
 def strongest_first(groups: Iterable[UpdateGroup]) -> list[UpdateGroup]:
-    """Return attacks with a measured accuracy, most leakage first."""
+    """Return attacks with a measured accuracy, most leakage first; thinly measured ones stand last."""
+    measured = [(group, len(group.values("cell_accuracy"))) for group in attacks(groups)]
+    most = max((n for _, n in measured), default=0)
 
-    def order(group: UpdateGroup) -> tuple[bool, float]:
-        over, accuracy = leakage(group), group.mean("cell_accuracy")
-        return over is not None, over.mean if over else accuracy.mean if accuracy else 0.0
+    def order(pair: tuple[UpdateGroup, int]) -> tuple[bool, bool, float]:
+        group, n = pair
+        over, accuracy = group.leakage, group.mean("cell_accuracy")
+        return LARGEST_SHORTFALL * n >= most, over is not None, (over or accuracy or Estimate(0.0)).mean
 
-    return ranked(attacks(groups), "cell_accuracy", order)
+    return [group for group, n in sorted(measured, key=order, reverse=True) if n]
 
 
 def _without_local(row: UpdateRow) -> UpdateRow:
@@ -98,10 +129,10 @@ class Exposure:
         moment: when the updates were sent.
         rows: of all attacks, guessing apart.
         at_risk: share of an update's rows that came back with every value right, or certified whole, by update.
-        proven: share that is certified with its numbers, by update; empty where no attack certifies.
         cells: share of values recovered, by update; empty where the truth is unknown.
-        guesses: the same by guessing; empty where it was not measured.
-        guessed: share of rows that guessing gets right in every value.
+        certified: share of an update's rows that is certified with its numbers; None where no attack certifies.
+        guess: share of values that guessing gets right; None where it was not measured.
+        guessed_rows: share of rows that guessing gets right in every value.
     """
 
     run: Run = field(repr=False)
@@ -109,15 +140,20 @@ class Exposure:
     moment: Moment
     rows: tuple[UpdateRow, ...] = field(repr=False)
     at_risk: Values = field(repr=False)
-    proven: Values = field(repr=False)
     cells: Values = field(repr=False)
-    guesses: Values = field(repr=False)
-    guessed: Values = field(repr=False)
+    certified: Estimate | None
+    guess: Estimate | None
+    guessed_rows: Estimate | None
 
     @property
     def n(self) -> int:
         """Updates that were attacked."""
         return len(self.at_risk)
+
+    @property
+    def place(self) -> tuple[int | None, Moment]:
+        """Size and moment, by which exposures of several runs are compared."""
+        return self.batch_size, self.moment
 
     @property
     def knows_truth(self) -> bool:
@@ -136,24 +172,9 @@ class Exposure:
         return found
 
     @property
-    def certified(self) -> Estimate | None:
-        """Mean of `proven`."""
-        return bounded(self.proven.values())
-
-    @property
     def values(self) -> Estimate | None:
         """Mean of `cells`."""
         return bounded(self.cells.values())
-
-    @property
-    def guess(self) -> Estimate | None:
-        """Mean of `guesses`."""
-        return bounded(self.guesses.values())
-
-    @property
-    def guessed_rows(self) -> Estimate | None:
-        """Mean of `guessed`."""
-        return bounded(self.guessed.values())
 
     @property
     def order(self) -> tuple[float, float, int]:
@@ -165,17 +186,19 @@ def exposures(run: Run) -> tuple[Exposure, ...]:
     """Return every size and moment of a run, updates sent before training first, then by size."""
     found = []
     for (moment, size), rows in by_key(run.of(UpdateRow), lambda row: (moment_of(row), row.size)).items():
-        attacking = [row for row in rows if row.attack != BASELINE]
+        attacking = tuple(row for row in rows if row.attack != BASELINE)
         guessing = [row for row in rows if row.attack == BASELINE]
-        at_risk, proven = _highest(attacking, AT_RISK), _highest(attacking, AT_RISK[1:])
-        cells, guesses = (_highest(some, ("cell_accuracy",)) for some in (attacking, guessing))
-        if at_risk:
-            guessed = _highest(guessing, AT_RISK[:1])
-            found.append(Exposure(run, size, moment, tuple(attacking), at_risk, proven, cells, guesses, guessed))
+        if at_risk := _highest(attacking, *AT_RISK):
+            cells = _highest(attacking, "cell_accuracy")
+            means = (
+                bounded(_highest(some, name).values())
+                for some, name in ((attacking, AT_RISK[1]), (guessing, "cell_accuracy"), (guessing, AT_RISK[0]))
+            )
+            found.append(Exposure(run, size, moment, attacking, at_risk, cells, *means))
     return tuple(sorted(found, key=lambda one: (one.moment == "during training", one.batch_size or 0)))
 
 
-def _highest(rows: Iterable[UpdateRow], names: tuple[str, ...]) -> Values:
+def _highest(rows: Iterable[UpdateRow], *names: str) -> Values:
     """The highest of the named metrics over all attacks, by update."""
     found: dict[tuple[object, ...], float] = {}
     for row in rows:

@@ -9,10 +9,10 @@ from typing import Any
 
 from lightleak.core.records import json_field, read_record
 from lightleak.core.results import Row, UpdateRow, flat
-from lightleak.report.compare import Group, by_key, fixed
+from lightleak.report.compare import by_key, fixed
 from lightleak.report.format import EQUAL, LESS, MORE, defense_title, sign_of
 from lightleak.report.intervals import ENOUGH_PAIRS, Estimate, difference, estimate, proportion, subtracted
-from lightleak.report.kinds.updates_groups import Exposure, compare, exposures, update_of
+from lightleak.report.kinds.updates_groups import Exposure, UpdateGroup, compare, exposures, update_of
 from lightleak.report.kinds.updates_words import FIXED, Moment, moment_of
 from lightleak.report.read import Run, load_cells
 
@@ -108,7 +108,7 @@ class ChangedGroup:
         changes: by metric.
     """
 
-    group: Group[UpdateRow]
+    group: UpdateGroup
     n: tuple[int, int]
     changes: Mapping[str, Change]
 
@@ -204,8 +204,8 @@ class Measured:
         """One for each size and moment."""
         found, before = exposures(self.run), {}
         if not self.is_reference and same_table(self.reference, self.run):
-            before = {(one.batch_size, one.moment): one for one in exposures(self.reference)}
-        pairs = [(before.get((one.batch_size, one.moment)), one) for one in found]
+            before = {one.place: one for one in exposures(self.reference)}
+        pairs = [(before.get(one.place), one) for one in found]
         return tuple(Line(one, effect(own, one) if own else None, len(found)) for own, one in pairs)
 
     @property
@@ -215,8 +215,7 @@ class Measured:
 
     def at(self, exposure: Exposure) -> Line | None:
         """Return the line of the same size and moment."""
-        place = (exposure.batch_size, exposure.moment)
-        return next((one for one in self.lines if (one.exposure.batch_size, one.exposure.moment) == place), None)
+        return next((one for one in self.lines if one.exposure.place == exposure.place), None)
 
     @cached_property
     def utilities(self) -> tuple[Utility | None, Utility | None]:
@@ -251,16 +250,6 @@ class Measured:
             for word, mine, other in named
             if mine != other
         )
-
-    @cached_property
-    def settings(self) -> Settings | None:
-        """Settings that differ from the reference's; None where a config is missing."""
-        return changed_settings(self.reference, self.run)
-
-    @cached_property
-    def groups(self) -> tuple[ChangedGroup, ...]:
-        """What it and the reference measured."""
-        return changed_groups(self.reference, self.run)
 
 
 def measured_runs(runs: Sequence[Run]) -> tuple[Measured, ...]:
@@ -326,7 +315,7 @@ def changed_groups(before: Run, after: Run) -> tuple[ChangedGroup, ...]:
     ]
     names = [name for name in FIXED if name not in (*OF_THE_RUN, *alike, "epoch", "source")]
 
-    def pooled(run: Run) -> dict[object, list[Group[UpdateRow]]]:
+    def pooled(run: Run) -> dict[object, list[UpdateGroup]]:
         """Groups of one attack, size and moment; those of the training contain one for each epoch."""
         return by_key(
             compare([run]),

@@ -1,7 +1,6 @@
 """The first page of attacks on updates, and the records at risk in every situation that was measured."""
 
 from collections.abc import Sequence
-from functools import partial
 
 from markupsafe import Markup
 
@@ -10,33 +9,29 @@ from lightleak.core.results import NONE, FrontierRow
 from lightleak.core.threat_model import Aim
 from lightleak.report.blocks import Cell, Column, Figure, Section
 from lightleak.report.budget import BASELINES, budget
-from lightleak.report.charts import EstimateRow, bar_chart, series_style
-from lightleak.report.format import joined, listed, of_hundred, points, with_interval
+from lightleak.report.charts import EstimateRow, bar_figure, series_style
+from lightleak.report.format import joined, listed, points, with_interval
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.frontier_advice import recommend
-from lightleak.report.kinds.frontier_points import compare as frontiers_of
-from lightleak.report.kinds.frontier_points import fullest
+from lightleak.report.kinds.frontier_groups import compare as frontiers_of
+from lightleak.report.kinds.frontier_groups import fullest
 from lightleak.report.kinds.updates_groups import UpdateGroup, compare
 from lightleak.report.kinds.updates_runs import Line, Measured, measured_runs
+from lightleak.report.kinds.updates_words import words
 from lightleak.report.page import fill, table_of
 from lightleak.report.read import Run
-from lightleak.report.sections.columns import gains
+from lightleak.report.sections.columns import most_gained
 from lightleak.report.sections.means import roles
 from lightleak.report.sections.people import people_figure, risk_lines, strongest, worst_group
 from lightleak.report.sections.subject import left_out
-from lightleak.report.sections.summary import MOST_RUNS, RiskLine, first_page, interval_cell, risks_table
-from lightleak.report.sections.tested import Findings, untested
+from lightleak.report.sections.summary import MOST_RUNS, RiskLine, first_page, of_hundred_cell, risks_table
+from lightleak.report.sections.tested import Findings
 
 MOST_BARS = 6
 """Bars of the picture; with more, each run has one, for its worst situation."""
 
 OPTIMIZES, SAMPLE = "audit_max", 20
 """Attack that also recovers rows without proof, and updates of an epoch that it is run on, at half a minute each."""
-
-MOST_NAMED = 3
-"""Columns that are named in a sentence."""
-
-words = partial(fill, "updates")
 
 
 def summary_section(runs: Sequence[Run], best: UpdateGroup | None = None, helped: str = "") -> Section:
@@ -49,9 +44,9 @@ def summary_section(runs: Sequence[Run], best: UpdateGroup | None = None, helped
     """
     found = [one for one in measured_runs(runs) if one.lines]
     rows = [row for one in found for line in one.lines for row in line.exposure.rows]
-    unknown, not_tested = list(left_out(runs)), untested(rows)
+    unknown = list(left_out(runs))
     if not found:
-        return first_page((words("nothing", unknown),), [("What would help", helped)], not_tested)
+        return first_page((words("nothing", unknown),), [("What would help", helped)], rows)
     reference, people = found[0], strongest(found[0].run)
     shown = _shown(found)
     compared = budget(rows).is_weak, _best(found), _people_of(found), _further(reference.run)
@@ -68,7 +63,7 @@ def summary_section(runs: Sequence[Run], best: UpdateGroup | None = None, helped
     else:
         first = (words("lead", reference), _picture([reference, *shown]))
         risks = risks_table(_risks(reference.worst), "records")
-    return first_page((*first, risks), facts, not_tested)
+    return first_page((*first, risks), facts, rows)
 
 
 def from_frontiers(runs: Sequence[Run]) -> str:
@@ -159,8 +154,7 @@ def _worst_of(people: People) -> str:
 def _columns(best: UpdateGroup | None) -> str:
     if best is None or not best.baseline:
         return ""
-    found = gains(best.means("column_accuracy"), best.baseline.means("column_accuracy"))
-    return listed([name for name in list(found)[:MOST_NAMED] if (found[name] or 0.0) > 0])
+    return listed(most_gained(best.means("column_accuracy"), best.baseline.means("column_accuracy")))
 
 
 def _risks(line: Line) -> list[RiskLine]:
@@ -188,11 +182,7 @@ def _picture(shown: Sequence[Measured]) -> Figure:
     guessed = shown[0].worst.exposure.guessed_rows
     guess = Estimate(guessed.mean) if guessed else None  # its interval is in the table
     name = "Share of records at risk, in each situation"
-    return Figure(bar_chart(name, bars, guess), name, plot="bars")
-
-
-def _of_hundred(value: Estimate | None, change: Estimate | None = None) -> Cell:
-    return interval_cell(value, of_hundred, change)
+    return bar_figure(name, bars, guess, name)
 
 
 _RISKS: tuple[Column[Line], ...] = (
@@ -200,8 +190,10 @@ _RISKS: tuple[Column[Line], ...] = (
         "Records in a message, and when it was sent",
         lambda line: Cell(f"{line.exposure.about}{line.exposure.batch_size or 'unknown'}", (words("situation", line),)),
     ),
-    Column("Records at risk, of 100", lambda x: _of_hundred(x.risk, x.effect.rows if x.effect else None)),
-    Column("Proven, of 100", lambda line: _of_hundred(line.exposure.certified)),
-    Column("Values recovered, of 100", lambda x: _of_hundred(x.exposure.values, x.effect.values if x.effect else None)),
-    Column("By guessing, of 100", lambda line: _of_hundred(line.exposure.guess)),
+    Column("Records at risk, of 100", lambda x: of_hundred_cell(x.risk, x.effect.rows if x.effect else None)),
+    Column("Proven, of 100", lambda line: of_hundred_cell(line.exposure.certified)),
+    Column(
+        "Values recovered, of 100", lambda x: of_hundred_cell(x.exposure.values, x.effect.values if x.effect else None)
+    ),
+    Column("By guessing, of 100", lambda line: of_hundred_cell(line.exposure.guess)),
 )

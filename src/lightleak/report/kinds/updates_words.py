@@ -1,12 +1,16 @@
 """Names of what is fixed in audits of updates: protocol, defense, moment, rows behind an update, threat model."""
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Literal
 
 from lightleak.core.results import UpdateRow
 from lightleak.report.compare import differing
 from lightleak.report.format import counted, defense_title, joined, labels_phrase, protocol_title
 from lightleak.report.page import fill
+
+words = partial(fill, "updates")
+"""Prose of ``templates/updates.html.j2``."""
 
 Moment = Literal["before training", "network as given", "during training"]
 

@@ -3,30 +3,25 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from lightleak.core.parties import KINDS
 from lightleak.core.results import VerticalRow
-from lightleak.core.threat_model import Aim
 from lightleak.report import charts
 from lightleak.report.blocks import Cell, Column, Figure, Legend, Page, Section, Table
 from lightleak.report.budget import budget
 from lightleak.report.compare import by_key, differing
 from lightleak.report.format import DASH, joined, of_hundred, percent, points, unsigned_points, with_interval
-from lightleak.report.intervals import Estimate
+from lightleak.report.kinds.vertical_findings import Findings, Outcome
 from lightleak.report.kinds.vertical_groups import (
     FIXED,
-    Findings,
     Groups,
-    Outcome,
     Property,
     VerticalGroup,
     attack_name,
     attacks,
     compare,
-    error_of,
     properties,
-    setting_words,
-    titled,
 )
 from lightleak.report.page import figures, fill, folded, table_of
 from lightleak.report.plot.axis import axis
@@ -35,8 +30,9 @@ from lightleak.report.read import Run
 from lightleak.report.sections.norms import KIND_TITLES, norm_entries, norms_section
 from lightleak.report.sections.run_facts import run_section
 from lightleak.report.sections.subject import subject_of, subject_section, title_of
-from lightleak.report.sections.summary import first_page, interval_cell
-from lightleak.report.sections.tested import evidence_section, untested
+from lightleak.report.sections.summary import first_page, interval_cell, of_hundred_cell
+from lightleak.report.sections.tested import Findings as Results
+from lightleak.report.sections.tested import evidence_section
 from lightleak.report.sections.warnings import warnings_section
 
 TEMPLATE = "vertical"
@@ -65,6 +61,9 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     rows = [row for run in runs for row in run.of(VerticalRow)]
     found = Findings(compare(rows), redact)
     measured, norms = properties(found.groups), norm_entries(runs)
+    shown = [row for group in found.groups for row in group.rows]
+    results: Results = {"property_inference": fill(TEMPLATE, "found", found.main, redact)} if found.main else {}
+    reading = fill(TEMPLATE, "reading_vertical", found) if found.tried else ""
     contents = fill(TEMPLATE, "contents", bool(norms), redact)
     placed = [(joined(*group.place[1:], group.title), group.rows) for group in found.groups]
     return Page(
@@ -73,7 +72,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
         private=fill(TEMPLATE, "redacted") if redact else "",
         sections=[
             summary_section(found),
-            _tested(runs, found),
+            evidence_section(runs, shown, results, unit="estimate", title=attack_name, reading=reading),
             _subject(runs, found.groups),
             None if redact else _shares(measured),
             _errors(measured, redact),
@@ -92,13 +91,13 @@ def summary_section(found: Findings) -> Section:
     lead, limits = fill(TEMPLATE, "first_sentence", found), fill(TEMPLATE, "limits", budget(rows).caution)
     if not found.main:
         facts = [("Estimate", fill(TEMPLATE, "estimated", found)), ("Limits", limits)] if found.tried else []
-        return first_page((lead,), facts, untested(rows))
+        return first_page((lead,), facts, rows)
     facts = [
         ("Most exposed", fill(TEMPLATE, "most_learned", found)),
         ("What would help", fill(TEMPLATE, "defenses", found)),
         ("Limits", limits),
     ]
-    return first_page((lead, _summary_chart(found), _summary_table(found)), facts, untested(rows))
+    return first_page((lead, _summary_chart(found), _summary_table(found)), facts, rows)
 
 
 def _most_learned(found: Findings) -> list[VerticalGroup]:
@@ -109,7 +108,7 @@ def _most_learned(found: Findings) -> list[VerticalGroup]:
 
 def _learned_mean(group: VerticalGroup) -> float:
     learned = group.learned()
-    return learned.mean if learned else -error_of(group)
+    return learned.mean if learned else -group.sorted_by
 
 
 def _summary_chart(found: Findings) -> Figure:
@@ -123,39 +122,32 @@ def _summary_chart(found: Findings) -> Figure:
         rows.insert(1, charts.EstimateRow(f"the same with {best.group.defense_label}", best.error, OTHER_STYLE))
     x = charts.share_axis((0.0, *(end for row in rows for end in (row.value.mean, *row.value.ends))))
     name = "How far the attacker's estimate is off the true share"
-    return Figure(charts.estimate_chart(name, rows, (), x), name, plot="bars")
+    return charts.estimate_figure(name, rows, (), x, name)
 
 
 def _summary_table(found: Findings) -> Table:
     columns: list[Column[VerticalGroup]] = [
         Column("Points off the true share", lambda group: _titled(group, found)),
         Column("By attack", lambda group: interval_cell(group.error, of_hundred)),
-        *([] if found.redact else [Column("By own columns alone", _own)]),
+        *(
+            []
+            if found.redact
+            else [
+                Column("By own columns alone", lambda group: of_hundred_cell(group.own_error, otherwise="not measured"))
+            ]
+        ),
         Column("Closer than own columns", lambda group: _learned(group, found.redact, found.places)),
     ]
     return table_of("Inference of a share", columns, [("", _most_learned(found))], css="risk stack")
 
 
-def _own(group: VerticalGroup) -> Cell:
-    return interval_cell(group.own_error, of_hundred) if group.own_error else Cell("not measured")
-
-
 def _titled(group: VerticalGroup, found: Findings) -> str:
     several = len({one.first.dataset for one in found.best}) > 1
-    return joined(titled(group.place, several), group.first.adversary, by=" · ")
+    return joined(group.topic(several), group.first.adversary, by=" · ")
 
 
 def _style(group: VerticalGroup) -> charts.Style:
     return STYLES.get(group.first.adversary, OTHER_STYLE)
-
-
-def _tested(runs: Sequence[Run], found: Findings) -> Section:
-    rows = [row for group in found.groups for row in group.rows]
-    results: dict[Aim, str] = (
-        {"property_inference": fill(TEMPLATE, "found", found.main, found.redact)} if found.main else {}
-    )
-    reading = (fill(TEMPLATE, "reading_vertical", found),) if found.tried else ()
-    return evidence_section(runs, rows, results, unit="estimate", title=attack_name, reading=reading)
 
 
 def _subject(runs: Sequence[Run], groups: Groups) -> Section:
@@ -179,16 +171,20 @@ def _shares(measured: Sequence[Property]) -> Section | None:
         return None
     groups = [group for one in measured for group in one.groups]
     adversaries = {group.first.adversary for group in groups}
-    marks = [(charts.legend_mark(STYLES[name]), name) for name in STYLES if name in adversaries]
+    legend = Legend([(style, name) for name, style in STYLES.items() if name in adversaries])
     words = fill(TEMPLATE, "shares", any(len(group.rows) > 1 for group in groups))
-    return Section("shares", "Estimates against the truth", (words, Legend(tuple(marks)), *figures(drawn)))
+    return Section("shares", "Estimates against the truth", (words, legend, *figures(drawn)))
 
 
 def _share_chart(one: Property) -> Figure | None:
     """A row per attack, C1 above C2, the closest first; None where there is no estimate."""
     names, rows = _varying(one.groups), []
     for adversary, same in by_key(one.groups, lambda group: group.first.adversary).items():
-        known = [_share_row(_name(group, names), group, value) for group in same if (value := group.estimate)]
+        known = [
+            charts.EstimateRow(_name(group, names), value, _style(group), _singles(group))
+            for group in same
+            if (value := group.estimate)
+        ]
         rows += [replace(row, heading="" if i else HEADINGS.get(adversary, adversary)) for i, row in enumerate(known)]
     if not rows:
         return None
@@ -197,17 +193,13 @@ def _share_chart(one: Property) -> Figure | None:
     name = f"Estimated share of records with {one.name}, by attack, against the true share"
     mean = sum(true) / len(true) if true else 0.0
     rules = [Rule(mean, "truth", f"true {percent(mean)}", ends=(min(true), max(true)))] if true else []
-    return Figure(charts.estimate_chart(name, rows, rules, charts.share_axis((*ends, *true))), one.title, plot="bars")
+    return charts.estimate_figure(name, rows, rules, charts.share_axis((*ends, *true)), one.title)
 
 
-def _share_row(title: str, group: VerticalGroup, value: Estimate) -> charts.EstimateRow:
-    singles = [(row.estimated, _hover(row)) for row in group.rows if row.estimated is not None]
-    return charts.EstimateRow(
-        label=title,
-        value=value,
-        singles=tuple(singles) if len(group.rows) > 1 else (),
-        style=_style(group),
-    )
+def _singles(group: VerticalGroup) -> tuple[tuple[float, str], ...]:
+    """The estimate of each seed with its text on hover, where there are several seeds."""
+    singles = ((row.estimated, _hover(row)) for row in group.rows if row.estimated is not None)
+    return tuple(singles) if len(group.rows) > 1 else ()
 
 
 def _hover(row: VerticalRow) -> str:
@@ -224,7 +216,7 @@ def _varying(groups: Groups) -> list[str]:
 
 def _name(group: VerticalGroup, names: Sequence[str]) -> str:
     """The attack, and what else its setting differs in."""
-    return joined(group.title, *setting_words(group, names), by=" · ")
+    return joined(group.title, *group.setting_words(names), by=" · ")
 
 
 def _errors(measured: Sequence[Property], redact: bool) -> Section | None:
@@ -237,7 +229,11 @@ def _errors(measured: Sequence[Property], redact: bool) -> Section | None:
     if not tables:
         return None
     names = _varying([group for _, same in tables for group in same])
-    closest = {id(min(known, key=error_of)) for _, same in tables if (known := [g for g in attacks(same) if g.error])}
+    closest = {
+        id(min(known, key=lambda group: group.sorted_by))
+        for _, same in tables
+        if (known := [g for g in attacks(same) if g.error])
+    }
     columns: list[Column[VerticalGroup]] = [
         Column("Attack", lambda group: _name(group, names)),
         Column(
@@ -262,19 +258,11 @@ def _errors(measured: Sequence[Property], redact: bool) -> Section | None:
 def _by_adversary(groups: Iterable[VerticalGroup]) -> Iterable[tuple[str, list[VerticalGroup]]]:
     """Groups of each adversary, the attacks first and the closest of them on top."""
     for adversary, same in by_key(groups, lambda group: group.first.adversary).items():
-        yield adversary, sorted(same, key=lambda group: (not group.reads_exchange, error_of(group)))
+        yield adversary, sorted(same, key=lambda group: (not group.reads_exchange, group.sorted_by))
 
 
-def _off(value: Estimate | None) -> str:
-    return with_interval(value, unsigned_points)
-
-
-def _change(value: Estimate | None) -> str:
-    return with_interval(value, points)
-
-
-def _of_hundred(value: Estimate | None) -> str:
-    return with_interval(value, of_hundred)
+_off = partial(with_interval, said=unsigned_points)
+_change = partial(with_interval, said=points)
 
 
 def _worth(group: VerticalGroup) -> str:
@@ -295,7 +283,7 @@ def _outcomes(found: Findings) -> Section | None:
     panels = []
     for place in dict.fromkeys(group.place for group in found.tried):
         if outcomes := [at[place] for at in found.outcomes.values() if place in at]:
-            panels.append((joined(titled(place, several), place[2], by=" · "), outcomes))
+            panels.append((joined(outcomes[0].group.topic(several), place[2], by=" · "), outcomes))
     if not panels:
         return None
     every = [one for _, outcomes in panels for one in outcomes]
@@ -310,10 +298,8 @@ def _outcomes(found: Findings) -> Section | None:
         css="wrap",
         line_css=lambda one: "" if one.group.is_defended else "baseline",
     )
-    setting = joined(*setting_words(found.main, ["defense", *_varying(found.best)])) if found.main else ""
-    legend = (
-        Legend(tuple((charts.legend_mark(look), name) for name, look in styles.items())) if names and drawn else None
-    )
+    setting = joined(*found.main.setting_words(["defense", *_varying(found.best)])) if found.main else ""
+    legend = Legend([(look, name) for name, look in styles.items()]) if names and drawn else None
     return Section(
         "defenses" if names else "learned",
         "Defenses" if names else "What each company learned",
@@ -343,7 +329,9 @@ def _outcome_columns(redact: bool, is_unaware: bool) -> list[Column[Outcome]]:
         *([] if redact else own),
         Column("Closer than own columns", lambda one: _learned(one.group, redact), optional=True),
         *(unaware if is_unaware else []),
-        Column("AUC, of 100 (95% interval)", lambda one: _of_hundred(one.group.mean("auc")), optional=True),
+        Column(
+            "AUC, of 100 (95% interval)", lambda one: with_interval(one.group.mean("auc"), of_hundred), optional=True
+        ),
         Column("Change of AUC, points", lambda one: _change(one.cost), optional=True),
         Column("Seeds", lambda one: str(len(one.group.rows))),
     ]

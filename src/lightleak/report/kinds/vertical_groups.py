@@ -1,6 +1,5 @@
-"""Estimates of a property's share over seeds: what was learned from the exchange, the attack chosen, and defenses."""
+"""Estimates of a property's share over seeds, by attack, and the attack that is chosen on other seeds."""
 
-import math
 import re
 import statistics
 from collections import Counter
@@ -9,10 +8,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lightleak.core.results import NONE, VerticalRow
-from lightleak.core.summary import summarize
-from lightleak.report.compare import Group, Score, apart, by_key, fixed, group_rows, paired
+from lightleak.report.compare import Group, apart, by_key, fixed, group_rows
 from lightleak.report.format import attack_title
 from lightleak.report.intervals import Estimate, bounded
+from lightleak.report.kinds.vertical_worth import Worth, worth_of
 
 PASSIVE = "passive"
 
@@ -30,68 +29,6 @@ FIXED = ("dataset", "target", "epoch", "defense")
 
 Place = tuple[str | None, str, str]
 """Table, property and adversary."""
-
-
-@dataclass(frozen=True)
-class Worth:
-    """Rows of a random sample, whose property is known, that estimates a share as well as an attack.
-
-    Attributes:
-        rows: p (1 - p) / MSE, the mean squared error being over seeds; infinite where every estimate was exact.
-        low: lower end of its 95% interval, from Student's of the mean squared error; None with one seed.
-        high: upper end.
-    """
-
-    rows: float
-    low: float | None = None
-    high: float | None = None
-
-    @property
-    def words(self) -> str:
-        """The number of rows with its interval.
-
-        >>> Worth(312.4, 120.2, math.inf).words, Worth(0.4).words, Worth(math.inf, math.inf, math.inf).words
-        ('312 (at least 120)', 'under 1', 'any number (every estimate was exact)')
-        >>> Worth(2134.0, 870.0, 5210.0).words, Worth(2.0, 0.8, math.inf).words
-        ('2,134 (870 to 5,210)', '2 (may be any number)')
-        """
-        if math.isinf(self.rows):
-            return "any number (every estimate was exact)"
-        if self.low is None or self.high is None:
-            return _count(self.rows)
-        if math.isinf(self.high):
-            return f"{_count(self.rows)} ({f'at least {_count(self.low)}' if self.low >= 1 else 'may be any number'})"
-        return f"{_count(self.rows)} ({_count(self.low)} to {_count(self.high)})"
-
-
-def worth_of(results: Iterable[tuple[float | None, float | None]]) -> Worth | None:
-    """Solve p (1 - p) / n, the variance of a random sample's share, for n at the error that was measured.
-
-    Args:
-        results: by seed the true share p and the absolute error; None where unknown.
-
-    Returns:
-        None where nothing is known, or no record or every record has the property.
-
-    >>> found = worth_of([(0.5, 0.05), (0.5, 0.05)])
-    >>> round(found.rows), worth_of([(0.3, 0.0)]).rows, worth_of([(None, 0.1)])
-    (100, inf, None)
-    """
-    known = [(true, error) for true, error in results if true is not None and error is not None]
-    spread = math.fsum(true * (1 - true) for true, _ in known) / len(known) if known else 0.0
-    if spread <= 0:
-        return None
-    squared = summarize(error**2 for _, error in known)
-    ends = (None, None) if squared.n < 2 else (_divided(spread, squared.high), _divided(spread, squared.low))
-    return Worth(_divided(spread, squared.mean), *ends)
-
-
-def _divided(spread: float, squared_error: float) -> float:
-    return spread / squared_error if squared_error > 0 else math.inf
-
-
-def _count(rows: float) -> str:
-    return "under 1" if rows < 1 else f"{rows:,.0f}"
 
 
 @dataclass(frozen=True)
@@ -177,10 +114,31 @@ class VerticalGroup(Group[VerticalRow]):
         return worth_of((row.true_fraction, row.error) for row in self.rows)
 
     @property
+    def sorted_by(self) -> float:
+        """The mean error, to sort by; unknown ones come last."""
+        return self.error.mean if self.error else 2.0
+
+    @property
     def coverage(self) -> tuple[int, int] | None:
         """How many of the attack's own intervals contain the truth, and of how many; None where none is known."""
         known = [row.covered for row in self.rows if row.covered is not None]
         return (sum(known), len(known)) if known else None
+
+    def topic(self, several: bool) -> str:
+        """Name the property, with its table where there are several."""
+        table, name, _ = self.place
+        return f"{table or 'table not stated'}: {name}" if several else name
+
+    def setting_words(self, names: Iterable[str]) -> list[str]:
+        """Name the given fields of `FIXED`, each in a short phrase."""
+        row = self.first
+        phrases = {
+            "dataset": row.dataset or "dataset not stated",
+            "target": row.target or "network not stated",
+            "epoch": "epoch not stated" if row.epoch is None else f"epoch {row.epoch}",
+            "defense": self.defense_label,
+        }
+        return [phrases[name] for name in names]
 
 
 Groups = Sequence[VerticalGroup]
@@ -193,18 +151,6 @@ def attack_name(row: VerticalRow) -> str:
     'ProVFL-M, LR+MR'
     """
     return attack_title(row.attack) + (f", {row.variant}" if row.variant and row.variant != PASSIVE else "")
-
-
-def setting_words(group: VerticalGroup, names: Iterable[str]) -> list[str]:
-    """Name the given fields of `FIXED`, each in a short phrase."""
-    row = group.first
-    phrases = {
-        "dataset": row.dataset or "dataset not stated",
-        "target": row.target or "network not stated",
-        "epoch": "epoch not stated" if row.epoch is None else f"epoch {row.epoch}",
-        "defense": group.defense_label,
-    }
-    return [phrases[name] for name in names]
 
 
 def seed_of(row: VerticalRow) -> str:
@@ -271,22 +217,6 @@ def chosen(groups: Groups) -> dict[Place, VerticalGroup]:
     return {place: group for place, group in found.items() if group is not None}
 
 
-def most_telling(best: Groups) -> VerticalGroup | None:
-    """Of several adversaries and properties the one that learned most from the exchange.
-
-    Among those whose interval, widened for this choice, lies above 0; where none does, the one that comes closest.
-    """
-    leaking = [group for group in best if group.leaks(len(best))]
-    if leaking:
-        return max(leaking, key=lambda group: statistics.fmean(group.values("learned")))
-    return min(best, key=error_of, default=None)
-
-
-def error_of(group: VerticalGroup) -> float:
-    """The mean error, to sort by; unknown ones come last."""
-    return group.error.mean if group.error else 2.0
-
-
 @dataclass(frozen=True)
 class Property:
     """All that is known of one property without a defense, with one where all trainings had one.
@@ -308,161 +238,9 @@ def properties(groups: Groups) -> tuple[Property, ...]:
     found = []
     for same in by_key(groups, lambda group: group.place[:2]).values():
         kept = [group for group in undefended(same) if group.attack != GUESS]
-        ordered = sorted(kept, key=lambda group: (group.place[2], not group.reads_exchange, error_of(group)))
-        found.append(Property(titled(same[0].place, several), same[0].first.property_name, tuple(ordered)))
+        ordered = sorted(kept, key=lambda group: (group.place[2], not group.reads_exchange, group.sorted_by))
+        found.append(Property(same[0].topic(several), same[0].first.property_name, tuple(ordered)))
     return tuple(one for one in found if one.groups)
-
-
-def titled(place: Place, several: bool) -> str:
-    """The property, with its table where there are several."""
-    return f"{place[0] or 'table not stated'}: {place[1]}" if several else place[1]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One adversary on one property under one defense, by the attack chosen on other seeds.
-
-    Attributes:
-        group: that attack.
-        rise: how much further off the defense leaves an adversary who knows it, over the attacks that were tried with
-            and without it, each chosen on other seeds; None where none was, or without a defense.
-        cost: what the defense does to the model's AUC, after minus before, over the same trainings.
-    """
-
-    group: VerticalGroup
-    rise: Estimate | None = None
-    cost: Estimate | None = None
-
-    @property
-    def error(self) -> Estimate:
-        """How far off the attack is."""
-        assert self.group.error is not None  # `chosen_on_other_seeds` keeps only groups with an error
-        return self.group.error
-
-    @property
-    def helps(self) -> bool:
-        """Whether the defense measurably leaves the attacker further off."""
-        return self.rise is not None and self.rise.is_above
-
-
-@dataclass(frozen=True)
-class Findings:
-    """All that vertical runs measured, and what stands out.
-
-    Attributes:
-        groups: every group.
-        redact: leave out every share, and with it how far off the adversary's own columns alone are.
-    """
-
-    groups: Groups
-    redact: bool = False
-
-    @cached_property
-    def tried(self) -> Groups:
-        """The attacks that read what is exchanged."""
-        return attacks(self.groups)
-
-    @cached_property
-    def outcomes(self) -> dict[str, dict[Place, Outcome]]:
-        """Outcomes by defense, what they are compared with first."""
-        return outcomes(self.tried) if self.tried else {}
-
-    @cached_property
-    def best(self) -> list[VerticalGroup]:
-        """What every adversary gets of every property without a defense."""
-        return [one.group for one in next(iter(self.outcomes.values()), {}).values()]
-
-    @property
-    def places(self) -> int:
-        """Combinations of table, property and adversary."""
-        return len(self.best)
-
-    @cached_property
-    def main(self) -> VerticalGroup | None:
-        """The one that learned most (`most_telling`); None without truth."""
-        return most_telling(self.best)
-
-    @cached_property
-    def honest(self) -> VerticalGroup | None:
-        """What the main adversary gets without departing from the protocol."""
-        main = self.main
-        honest = (one for one in self.tried if not one.manipulates)
-        return main and chosen_on_other_seeds(
-            [one for one in honest if (one.place, one.defense) == (main.place, main.defense)]
-        )
-
-    @property
-    def leaking(self) -> list[VerticalGroup]:
-        """Those of `best` that measurably learned something from the exchange, at all places at once."""
-        return [group for group in self.best if group.leaks(self.places)]
-
-    @cached_property
-    def defended(self) -> list[Outcome]:
-        """What the main adversary gets of the main property under each defense."""
-        _, *others = self.outcomes.values() or [{}]
-        return [found[self.main.place] for found in others if self.main and self.main.place in found]
-
-    @property
-    def helping(self) -> list[Outcome]:
-        """Those of the defenses that measurably help."""
-        return [one for one in self.defended if one.helps]
-
-    @property
-    def most_protective(self) -> Outcome | None:
-        """The one of them that leaves the adversary furthest off."""
-        return max(self.helping, key=lambda one: one.error.mean, default=None)
-
-    @property
-    def least_costly(self) -> Outcome | None:
-        """The one of them that costs least."""
-        return max(self.helping, key=lambda one: one.cost.mean if one.cost else -1.0, default=None)
-
-
-def reference_of(groups: Groups) -> str:
-    """What defenses are compared with: none, or the first where every training had one."""
-    return undefended(groups)[0].defense
-
-
-def outcomes(groups: Groups) -> dict[str, dict[Place, Outcome]]:
-    """Outcomes by defense, the reference first, each compared over the attacks that were tried with and without it."""
-    tried = attacks(groups)
-    reference = reference_of(tried)
-    by_defense = {
-        defense: by_key((one for one in tried if one.defense == defense), lambda one: one.place)
-        for defense in dict.fromkeys((reference, *(group.defense for group in tried)))
-    }
-    before = by_defense[reference]
-    return {
-        defense: {
-            place: Outcome(group) if defense == reference else _compared(group, same, before.get(place, []))
-            for place, same in after.items()
-            if (group := chosen_on_other_seeds(same)) is not None
-        }
-        for defense, after in by_defense.items()
-    }
-
-
-def _compared(group: VerticalGroup, here: Groups, there: Groups) -> Outcome:
-    names = {_attack(one) for one in here} & {_attack(one) for one in there}
-    after, before = ([one for one in some if _attack(one) in names] for some in (here, there))
-    if not names:
-        return Outcome(group)
-    # The AUC is that of an attack that only watches, where there is one.
-    watching = min(after, key=lambda one: one.manipulates)
-    same = next(one for one in before if _attack(one) == _attack(watching))
-    rise = _paired(chosen_on_other_seeds(after), chosen_on_other_seeds(before), "error")
-    return Outcome(group, rise, _paired(watching, same, "auc"))
-
-
-def _paired(group: VerticalGroup | None, other: VerticalGroup | None, score: Score[VerticalRow]) -> Estimate | None:
-    """Mean difference over the seeds that both have; None where they share none."""
-    found = None if group is None else paired(group, other, score, seed_of)
-    return found if found is not None and found.n else None
-
-
-def _attack(group: VerticalGroup) -> tuple[object, ...]:
-    row = group.first
-    return row.attack, row.variant, group.variant, row.target, row.epoch
 
 
 def _general(row: VerticalRow) -> VerticalRow:

@@ -8,6 +8,7 @@ from lightleak.report.charts import Series, line_figure, series_style
 from lightleak.report.format import counted
 from lightleak.report.intervals import Estimate
 from lightleak.report.page import fill, render
+from lightleak.report.plot.axis import Axis
 
 GAPS = tuple(i / 40 for i in range(1, 21))
 RECORDS = (1, 10, 100)
@@ -21,19 +22,15 @@ def bound_page(measured: Mapping[str, Sequence[tuple[float, Estimate]]]) -> str:
     Args:
         measured: by name of the attack, (gap between the two fractions, accuracy of telling them apart).
     """
-    widest = max(GAPS)
     lines = {
         f"bound, {counted(n, 'record')} seen": [
             (gap, Estimate(distinguishing_accuracy_bound(POSTERIOR, PRIOR, gap, n))) for gap in GAPS
         ]
         for n in RECORDS
     } | {f"measured, {name}": list(points) for name, points in measured.items()}
-    series = [
-        Series(name, tuple((gap / widest, value) for gap, value in points), series_style(index))
-        for index, (name, points) in enumerate(lines.items())
-    ]
-    ticks = [(gap / widest, f"{gap:g}") for gap in (0.1, 0.2, 0.3, 0.4, 0.5)]
-    drawn = line_figure("Bound on distinguishing accuracy over the gap of two fractions", series, ticks, "gap")
+    series = [Series(name, tuple(lines[name]), series_style(index)) for index, name in enumerate(lines)]
+    x = Axis(0.0, max(GAPS), tuple((gap, f"{gap:g}") for gap in (0.1, 0.2, 0.3, 0.4, 0.5)), title="gap")
+    drawn = line_figure("Bound on distinguishing accuracy over the gap of two fractions", series, x)
     words = fill("sections", "bound", PRIOR, POSTERIOR)
     section = Section("bound", "Bound and measurements", (words, drawn))
     return render(Page("Theorem 1", "ProVFL", [section], genre="reproduction"))

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from lightleak.core.records import json_field
 from lightleak.report.blocks import Block, Column, Page, Section
-from lightleak.report.charts import BASELINE_STYLE, Series, line_figure, series_style, spread
+from lightleak.report.charts import BASELINE_STYLE, Series, Style, line_figure, series_style, spaced_axis
 from lightleak.report.compare import by_key
 from lightleak.report.format import percent, points
 from lightleak.report.intervals import Estimate
-from lightleak.report.page import fill, folded, render, table_of
+from lightleak.report.page import cells_table, fill, folded, render, table_of
 from lightleak.report.sections.summary import interval_cell
 
 FILE_NAME = "games.json"
@@ -61,12 +61,17 @@ class Game:
         """What the guarantee allows beyond the best attack."""
         return self.bound - self.won
 
+    @property
+    def best(self) -> Estimate:
+        """`won` with its interval."""
+        return Estimate(self.won, self.sets, self.low, self.high)
 
-LINES: tuple[tuple[str, Callable[[Game], Estimate]], ...] = (
-    ("what the guarantee allows", lambda game: Estimate(game.bound)),
-    ("what it allows for these gradients", lambda game: Estimate(game.nearer_bound)),
-    ("what the best attack does", lambda game: Estimate(game.won, game.sets, game.low, game.high)),
-    ("guessing without a message", lambda game: Estimate(game.prior)),
+
+LINES: tuple[tuple[str, Style, Callable[[Game], Estimate]], ...] = (
+    ("what the guarantee allows", series_style(0), lambda game: Estimate(game.bound)),
+    ("what it allows for these gradients", series_style(1), lambda game: Estimate(game.nearer_bound)),
+    ("what the best attack does", series_style(2), lambda game: game.best),
+    ("guessing without a message", BASELINE_STYLE, lambda game: Estimate(game.prior)),
 )
 
 
@@ -91,36 +96,29 @@ def _is_about_rows(game: str) -> bool:
 
 
 def _drawn(played: Sequence[Game]) -> Block:
-    places = spread([float(i) for i in range(len(played))])
-    styles = [series_style(0), series_style(1), series_style(2), BASELINE_STYLE]
-    series = [
-        Series(label, tuple((place, of(one)) for place, one in zip(places, played, strict=True)), style)
-        for (label, of), style in zip(LINES, styles, strict=True)
-    ]
-    ticks = [(place, f"{one.noise:g}") for place, one in zip(places, played, strict=True)]
-    first = played[0]
-    name = f"{first.game.capitalize()}: share of right guesses"
-    return line_figure(name, series, ticks, "noise multiplier", f"{name} (clipping norm {first.max_norm:g})")
+    series = [Series(label, tuple((i, of(one)) for i, one in enumerate(played)), style) for label, style, of in LINES]
+    x = spaced_axis([(i, f"{one.noise:g}") for i, one in enumerate(played)], "noise multiplier")
+    name = f"{played[0].game.capitalize()}: share of right guesses"
+    return line_figure(name, series, x, f"{name} (clipping norm {played[0].max_norm:g})")
 
 
 def _tables(games: Sequence[Game]) -> list[Block]:
     won: list[Column[Game]] = [
         Column("Noise multiplier", lambda one: f"{one.noise:g}"),
         Column("Guessing", lambda one: percent(one.prior)),
-        Column("Best attack", lambda one: interval_cell(Estimate(one.won, one.sets, one.low, one.high))),
+        Column("Best attack", lambda one: interval_cell(one.best)),
         Column("Allowed, these gradients", lambda one: percent(one.nearer_bound)),
         Column("Allowed, any gradients", lambda one: percent(one.bound)),
-        Column("Gap, points", lambda one: points(Estimate(one.gap))),
+        Column("Gap, points", lambda one: points(one.gap)),
     ]
     by_game = by_key(games, lambda one: f"{one.game}, clipping norm {one.max_norm:g}")
-    granted: list[Column[Game]] = [
-        Column("Noise multiplier", lambda one: f"{one.noise:g}"),
-        Column("Epsilon, one update", lambda one: f"{one.release_epsilon:.3g}"),
-        Column("Epsilon, training (RDP)", lambda one: f"{one.epsilon_rdp:.3g}"),
-        Column("Epsilon, training (PRV)", lambda one: f"{one.epsilon_prv:.3g}"),
-    ]
     settings = [same[0] for same in by_key(games, lambda one: one.noise).values()]
+    epsilons = [
+        (f"{one.noise:g}", *(f"{epsilon:.3g}" for epsilon in (one.release_epsilon, one.epsilon_rdp, one.epsilon_prv)))
+        for one in settings
+    ]
+    head = ("Noise multiplier", "Epsilon, one update", "Epsilon, training (RDP)", "Epsilon, training (PRV)")
     return [
-        table_of("Epsilon by noise", granted, [("", settings)], css="stack"),
+        cells_table("Epsilon by noise", head, [("", epsilons)], css="stack"),
         *folded("All games as a table", table_of("Games won", won, by_game.items(), css="stack")),
     ]

@@ -3,17 +3,20 @@
 from collections.abc import Mapping
 
 from lightleak.report.blocks import Block, Figure, Legend
-from lightleak.report.charts import END_STYLE, START_STYLE, Pair, legend_mark, pair_chart
+from lightleak.report.charts import END_STYLE, START_STYLE, Pair, pair_chart
 from lightleak.report.format import points
 
 MOST_DRAWN = 60
 """Lines of the chart; a table of thousands of columns keeps those with the largest difference."""
 
 
+MOST_NAMED = 3
+"""Names in a sentence."""
+
+
 def pair_legend(start: str, end: str) -> Legend:
     """Name the two marks of each line."""
-    marks = ((legend_mark(START_STYLE), start), (legend_mark(END_STYLE), end))
-    return Legend((*marks, ("", "right: difference in points")))
+    return Legend([(START_STYLE, start), (END_STYLE, end), ("", "right: difference in points")])
 
 
 def gains(reached: Mapping[str, float], reference: Mapping[str, float]) -> dict[str, float | None]:
@@ -24,6 +27,11 @@ def gains(reached: Mapping[str, float], reference: Mapping[str, float]) -> dict[
     """
     names = sorted(reached, key=lambda name: reached[name] - reference.get(name, 0.0), reverse=True)
     return {name: reached[name] - reference[name] if name in reference else None for name in names}
+
+
+def most_gained(reached: Mapping[str, float], reference: Mapping[str, float]) -> list[str]:
+    """Return the names that a sentence mentions: those with the largest positive differences to the reference."""
+    return [name for name, gain in list(gains(reached, reference).items())[:MOST_NAMED] if gain and gain > 0]
 
 
 def pairs_by_name(

@@ -83,16 +83,11 @@ def _number(value: int | None) -> str:
 def _read(line: Mapping[str, str]) -> Person | None:
     """A line of the file; None where it cannot be read."""
     try:
-        first, sharing = line.get("first_proven") or None, line.get("sharing") or None
-        return Person(
-            person=line["person"],
-            row=line["row"],
-            verdict=line["verdict"],
-            seen=int(line["seen"]),
-            proven=int(line["proven"]),
-            recovered=int(line["recovered"]),
-            first=None if first is None else int(float(first)) + 1,
-            sharing=None if sharing is None else int(float(sharing)),
+        counts = {name: int(line[name]) for name in ("seen", "proven", "recovered")}
+        first, sharing = (
+            int(float(text)) if (text := line.get(name)) else None for name in ("first_proven", "sharing")
         )
+        first = None if first is None else first + 1
+        return Person(line["person"], line["row"], line["verdict"], **counts, first=first, sharing=sharing)
     except (KeyError, ValueError):
         return None

@@ -1,11 +1,10 @@
 """A table of shares whose cells are the deeper colored, the higher the share."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
-from lightleak.report.blocks import Cell, Column, Table
+from lightleak.report.blocks import Cell, Line, Table
 from lightleak.report.format import DASH
-from lightleak.report.page import table_of
+from lightleak.report.page import cells_table, line_of
 
 HEAT_BOUNDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 """Where the shade changes: the color says which, the printed number says how much."""
@@ -24,14 +23,13 @@ def heat_map(label: str, heading: str, columns: Mapping[str, str], lines: Sequen
         lines: the shares.
         foot: a last line about all of them.
     """
-    shares = (Column(title, partial(_share, name)) for name, title in columns.items())
-    return table_of(
-        label,
-        [Column[HeatLine](heading, lambda line: line[0]), *shares, Column("mean", lambda line: _cell(line[2]))],
-        [("", lines), ("", [foot])],
-        box="heat-map",
-        line_css=lambda line: "foot" if line is foot else "",
-    )
+
+    def drawn(line: HeatLine, css: str = "") -> Line:
+        title, shares, mean = line
+        return line_of(title, *(_cell(shares.get(name)) for name in columns), _cell(mean), css=css)
+
+    groups = [("", [drawn(line) for line in lines]), ("", [drawn(foot, "foot")])]
+    return cells_table(label, (heading, *columns.values(), "mean"), groups, box="heat-map")
 
 
 def shade(score: float | None) -> int:
@@ -41,10 +39,6 @@ def shade(score: float | None) -> int:
     (0, 5, 6, 0)
     """
     return sum(score >= bound for bound in HEAT_BOUNDS) if score is not None else 0
-
-
-def _share(name: str, line: HeatLine) -> Cell:
-    return _cell(line[1].get(name))
 
 
 def _cell(score: float | None) -> Cell:

@@ -1,25 +1,23 @@
 """What ``inversion.json`` adds to the numbers of an attack on a released model: a section for each of its parts."""
 
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from markupsafe import Markup
-
 from lightleak.report import charts
-from lightleak.report.blocks import Block, Column, Details, Figure, Heading, Legend, Panels, Section, Table
+from lightleak.report.blocks import Block, Column, Details, Heading, Legend, Panels, Section, Table
 from lightleak.report.compare import by_key
 from lightleak.report.format import count, distance, joined, percent, with_interval
 from lightleak.report.intervals import Estimate
-from lightleak.report.kinds.released_entries import Entry, Memorization, PseudoLabel
-from lightleak.report.kinds.released_groups import ACCURACY, HALF, Attack, Scenario
+from lightleak.report.kinds.released_entries import Entry, Memorization, Nearest, PseudoLabel
+from lightleak.report.kinds.released_groups import HALF, Scenario
+from lightleak.report.kinds.released_scores import ACCURACY, Attack
 from lightleak.report.page import fill, folded, names_table, table_of
-from lightleak.report.plot.axis import Axis
 from lightleak.report.plot.chart import Rule
 from lightleak.report.sections.columns import pairs_by_name
 from lightleak.report.sections.curves import curve_figure
 from lightleak.report.sections.heat_map import HEAT_BOUNDS, HeatLine, heat_map
-from lightleak.report.sections.pairs import PairOfRows, columns_of, pairs_table
+from lightleak.report.sections.pairs import columns_of, pairs_table
 
 KIND_TITLES = {"continuous": "contin\u00aduous", "categorical": "cate\u00adgorical"}
 """Where a long name may break."""
@@ -92,12 +90,7 @@ def lowest_section(subjects: Sequence[Attack], seeds: bool) -> Section | None:
             )
             for one, score in low
         ]
-        drawn: list[Block] = [
-            Figure(
-                charts.bar_chart(f"The {len(bars)} columns of {topic.name} that are least alike", bars, None),
-                plot="bars",
-            )
-        ]
+        drawn: list[Block] = [charts.bar_figure(f"The {len(bars)} columns of {topic.name} that are least alike", bars)]
         if entry.column_shapes:
             every = sorted(entry.column_shapes.items(), key=lambda pair: pair[1])
             table = names_table("All columns", ((name, percent(score)) for name, score in every), box="tall")
@@ -105,7 +98,7 @@ def lowest_section(subjects: Sequence[Attack], seeds: bool) -> Section | None:
         mean = statistics.fmean(score for _, score in low)
         title = f"{_with_seed(topic.name, entry, seeds)}: the {len(bars)} lowest, {percent(mean)} on average"
         blocks.append(Details(title, tuple(drawn), is_open=not blocks))
-    legend = Legend(tuple((charts.legend_mark(_style(name)), said) for name, said in METRICS.items()))
+    legend = Legend([(_style(name), said) for name, said in METRICS.items()])
     return Section("columns", "Columns that are least alike", (words("lowest"), legend, *blocks)) if blocks else None
 
 
@@ -124,16 +117,15 @@ def _with_seed(title: str, entry: Entry, seeds: bool) -> str:
     return f"{title}, seed {entry.seed}" if seeds else title
 
 
-def closest_pairs(topic: Attack) -> tuple[PairOfRows, ...]:
+def closest_pairs(topic: Attack) -> tuple[Nearest, ...]:
     """Return the closest pairs of an attack, of its first seed that has some, the closest first."""
     entry = next((entry for entry in topic.entries if entry.pairs), None)
     if entry is None or topic.is_baseline:
         return ()
-    found = (PairOfRows(one.class_name, one.distance, one.private, one.reconstructed) for one in entry.pairs)
-    return tuple(sorted(found, key=lambda pair: (pair.distance is None, pair.distance or 0.0)))
+    return tuple(sorted(entry.pairs, key=lambda pair: (pair.distance is None, pair.distance or 0.0)))
 
 
-def nearest_section(subjects: Sequence[Attack], pairs: Sequence[PairOfRows], seeds: bool) -> Section | None:
+def nearest_section(subjects: Sequence[Attack], pairs: Sequence[Nearest], seeds: bool) -> Section | None:
     """Draw the closest made-up and private row of each class side by side (thesis Table A.2)."""
     if not pairs:
         return None
@@ -159,11 +151,10 @@ def _mean_distance(entry: Entry) -> float | None:
 def memorization_section(subjects: Sequence[Attack]) -> Section | None:
     """Draw whether made-up rows lie nearer to rows the target was trained on than to private rows it never saw."""
     found = [topic for topic in subjects if topic.memory != Memorization()]
-    dots = [(topic.name, share, (), topic.is_baseline) for topic in found if (share := topic.memory.value)]
-    ends = (end for _, one, *_ in dots for end in (one.mean, *one.ends))
-    x = charts.share_axis((*ends, 0.45, 0.55))
+    dots = [share_row(topic.name, share, topic.is_baseline) for topic in found if (share := topic.memory.value)]
+    x = charts.share_axis((*(end for one in dots for end in (one.value.mean, *one.value.ends)), 0.45, 0.55))
     name = "Share of made-up rows that lie nearer to a training row than to a held-out one"
-    drawn = [Figure(share_chart(name, dots, [Rule(HALF, "guess", "chance 50%")], x), plot="bars")] if dots else []
+    drawn = [charts.estimate_figure(name, dots, [Rule(HALF, "guess", "chance 50%")], x)] if dots else []
     table = table_of(
         "Distances to training rows and to held-out rows",
         _MEMORY_COLUMNS,
@@ -184,24 +175,12 @@ _MEMORY_COLUMNS: tuple[Column[Attack], ...] = (
 )
 
 
-def share_chart(
-    name: str,
-    dots: Iterable[tuple[str, Estimate, Sequence[tuple[float, str]], bool]],
-    rules: Sequence[Rule],
-    x: Axis = charts.SHARES,
-) -> Markup:
-    """Draw shares along one axis: name, mean, single values if several, and whether it is a baseline."""
-    rows = [
-        charts.EstimateRow(
-            title,
-            value,
-            charts.BASELINE_STYLE if is_baseline else charts.series_style(0),
-            tuple(singles) if len(singles) > 1 else (),
-            percent(value),
-        )
-        for title, value, singles, is_baseline in dots
-    ]
-    return charts.estimate_chart(name, rows, rules, x)
+def share_row(
+    title: str, value: Estimate, is_baseline: bool, singles: Sequence[tuple[float, str]] = ()
+) -> charts.EstimateRow:
+    """Return the row of a chart with the look of an attack or a baseline; single values are shown where several are."""
+    style = charts.BASELINE_STYLE if is_baseline else charts.series_style(0)
+    return charts.EstimateRow(title, value, style, tuple(singles) if len(singles) > 1 else (), percent(value))
 
 
 def losses_section(subjects: Sequence[Attack], seeds: bool) -> Section | None:

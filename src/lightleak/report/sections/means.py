@@ -7,7 +7,7 @@ from lightleak.core.results import NONE, Row
 from lightleak.core.threat_model import Does, Knows, Sees, Threat, Who
 from lightleak.report.blocks import Column, Table
 from lightleak.report.compare import by_key
-from lightleak.report.format import DASH, capital, duration, listed
+from lightleak.report.format import DASH, capital, duration, listed, of_a_number
 from lightleak.report.intervals import estimate
 from lightleak.report.page import table_of
 
@@ -90,13 +90,14 @@ def most_memory(rows: Iterable[Row]) -> int | None:
     return max((row.peak_memory for row in rows if row.peak_memory), default=None)
 
 
-def memory_words(size: float | None) -> str:
+@of_a_number
+def memory_words(size: float) -> str:
     """Return an amount of memory.
 
     >>> memory_words(734_003_200), memory_words(None)
     ('0.7 GB', '–')
     """
-    return DASH if size is None else f"{size / 1e9:.1f} GB"
+    return f"{size / 1e9:.1f} GB"
 
 
 def roles(rows: Iterable[Row], names: Mapping[Any, str] = WHO) -> str:

@@ -3,20 +3,19 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 
 from lightleak.core.errors import UsageError
 from lightleak.core.parties import KINDS
 from lightleak.core.records import json_field
 from lightleak.core.results import NONE
-from lightleak.report.blocks import Block, Column, Details, Figure, Legend, Panels, Section
+from lightleak.report.blocks import Block, Details, Figure, Legend, Panels, Section
 from lightleak.report.compare import by_key
 from lightleak.report.format import DASH, joined
 from lightleak.report.intervals import estimate
-from lightleak.report.page import fill, table_of, text
+from lightleak.report.page import cells_table, fill, text
 from lightleak.report.plot.axis import axis
-from lightleak.report.plot.chart import Line, Plot, draw, legend_key, stairs
+from lightleak.report.plot.chart import Line, Plot, draw, stairs
 from lightleak.report.read import Run
 
 FILE_NAME = "norms.json"
@@ -89,7 +88,7 @@ def norms_section(entries: Sequence[NormEntry], first: str = "") -> Section | No
         "What gives it away",
         (
             fill("sections", "norms"),
-            Legend(((legend_key("having"), "with the property"), (legend_key("lacking"), "without it"))),
+            Legend([("having", "with the property"), ("lacking", "without it")]),
             *(_of_property(same, several, is_open=index == 0) for index, same in enumerate(of_property)),
             fill("sections", "distances"),
         ),
@@ -132,17 +131,16 @@ def _of_property(entries: Sequence[NormEntry], several: bool, is_open: bool) -> 
     titled = [(_title(same[0], varying), same) for _, same in sorted(groups.items())]
     drawn = DRAWN if any(one.norm == DRAWN for one in entries) else shown.norm
     panels = [figure for title, same in titled for figure in _panel(title, same, drawn, shown.seed)]
-    lines = [(title, of_norm) for title, same in titled for of_norm in by_key(same, lambda one: one.norm).values()]
-    columns: list[Column[tuple[str, list[NormEntry]]]] = [
-        Column("Result", lambda line: line[0]),
-        Column("Norm", lambda line: NORM_TITLES.get(line[1][0].norm, line[1][0].norm)),
-        *(Column(title, partial(_distance, name)) for name, title in DISTANCES.items()),
-        Column("Seeds", lambda line: str(len(line[1]))),
+    lines = [
+        (title, NORM_TITLES.get(norm, norm), *(_distance(name, found) for name in DISTANCES), str(len(found)))
+        for title, same in titled
+        for norm, found in by_key(same, lambda one: one.norm).items()
     ]
+    table = cells_table("Distances between norms", ("Result", "Norm", *DISTANCES.values(), "Seeds"), [("", lines)])
     note = fill("sections", "drawn", shown.seed)
     return Details(
         f"{shown.dataset}: {shown.property_name}" if several else shown.property_name,
-        (Panels(tuple(panels), "densities"), note, table_of("Distances between norms", columns, [("", lines)])),
+        (Panels(tuple(panels), "densities"), note, table),
         is_open,
     )
 
@@ -159,8 +157,8 @@ def _panel(title: str, same: Sequence[NormEntry], norm: str, seed: int | str | N
     return [Figure(drawing, caption=text("<strong>{}</strong>{}", title, overlap))]
 
 
-def _distance(name: str, line: tuple[str, list[NormEntry]]) -> str:
-    found = estimate(one.distances.get(name) for one in line[1])
+def _distance(name: str, entries: Sequence[NormEntry]) -> str:
+    found = estimate(one.distances.get(name) for one in entries)
     return DASH if found is None else f"{found.mean:.4f}"
 
 

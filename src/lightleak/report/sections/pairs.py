@@ -1,52 +1,29 @@
 """Pairs of rows that are most alike, a real one and a made-up one, side by side."""
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from lightleak.report.blocks import Cell, Line, Lines, Table
 from lightleak.report.format import DASH, distance
+from lightleak.report.kinds.released_entries import Nearest, is_missing
 from lightleak.report.page import fill
 
 
-@dataclass(frozen=True)
-class PairOfRows:
-    """A real and a made-up row.
-
-    Attributes:
-        name: what the pair is called.
-        distance: how far apart they are; None where unknown.
-        real: the real row's values by column.
-        made: the made-up row's.
-    """
-
-    name: str
-    distance: float | None
-    real: Mapping[str, Any]
-    made: Mapping[str, Any]
-
-    def agrees(self, column: str) -> bool | None:
-        """Whether both have the same value there; None where either has none."""
-        real, made = self.real.get(column), self.made.get(column)
-        return None if value_words(real) is None or value_words(made) is None else real == made
-
-
-def columns_of(pairs: Sequence[PairOfRows]) -> tuple[list[str], list[str]]:
+def columns_of(pairs: Sequence[Nearest]) -> tuple[list[str], list[str]]:
     """Columns in which some pair does not agree, and those in which every pair does."""
-    names = dict.fromkeys(name for pair in pairs for row in (pair.real, pair.made) for name in row)
+    names = dict.fromkeys(name for pair in pairs for row in (pair.private, pair.reconstructed) for name in row)
     same = [name for name in names if all(pair.agrees(name) for pair in pairs)]
     return [name for name in names if name not in same], same
 
 
-def pairs_table(label: str, heading: str, pairs: Sequence[PairOfRows], columns: Sequence[str]) -> Table:
+def pairs_table(label: str, heading: str, pairs: Sequence[Nearest], columns: Sequence[str]) -> Table:
     """Draw each pair in two lines; numbers show their difference, categories whether they agree."""
     groups = []
     for pair in pairs:
-        real = (Cell(value_words(pair.real.get(name)) or DASH, css="long") for name in columns)
+        real = (Cell(value_words(pair.private.get(name)) or DASH, css="long") for name in columns)
         made = (Cell(_made(pair, name), css="long") for name in columns)
         lines = (
-            Line((Cell(fill("inversion", "pair", pair.name)), *real, Cell("")), "true"),
+            Line((Cell(fill("inversion", "pair", pair.class_name)), *real, Cell("")), "true"),
             Line((Cell("made up"), *made, Cell(distance(pair.distance)))),
         )
         groups.append(Lines(lines))
@@ -59,13 +36,17 @@ def value_words(value: Any) -> str | None:
     >>> value_words(20.5), value_words(-3), value_words("A"), value_words(float("nan"))
     ('20.5', '−3', 'A', None)
     """
-    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+    if is_missing(value):
         return None
     return f"{value:.6g}".replace("-", "−") if isinstance(value, int | float) else str(value)
 
 
-def _made(pair: PairOfRows, column: str) -> str:
-    real, made, words = pair.real.get(column), pair.made.get(column), value_words(pair.made.get(column))
+def _made(pair: Nearest, column: str) -> str:
+    real, made, words = (
+        pair.private.get(column),
+        pair.reconstructed.get(column),
+        value_words(pair.reconstructed.get(column)),
+    )
     if words is None:
         return DASH
     agrees = pair.agrees(column)

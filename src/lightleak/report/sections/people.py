@@ -9,12 +9,11 @@ from lightleak.report.charts import (
     SHARES,
     VALIDATION_STYLE,
     Series,
-    legend_mark,
     line_figure,
     series_style,
 )
 from lightleak.report.format import DASH, attack_title, count, counted, duration, joined, of_hundred
-from lightleak.report.intervals import Estimate
+from lightleak.report.intervals import Estimate, proportion
 from lightleak.report.page import figures, fill, table_of
 from lightleak.report.plot.axis import axis
 from lightleak.report.plot.chart import Line, Plot, Rule, draw
@@ -97,22 +96,20 @@ def people_figure(people: People) -> Figure:
         grid="y",
         height=250,
     )
-    entries = [(legend_mark(style), words) for words, style, _ in reversed(lines)]
-    entries += [(legend_mark(BASELINE_STYLE), "guessing without an update")] if guess else []
-    return Figure(draw(plot), legend=Legend(tuple(entries)))
+    entries = [(style, words) for words, style, _ in reversed(lines)]
+    entries += [(BASELINE_STYLE, "guessing without an update")] if guess else []
+    return Figure(draw(plot), legend=Legend(entries))
 
 
 def _band(points: Sequence[tuple[float, int, int]]) -> Line:
     """The 95% intervals along a curve of (round, people exposed, people)."""
-    rates = [(x, _so_far(some, n)) for x, some, n in points]
-    edge = [(x, rate.high) for x, rate in rates] + [(x, rate.low) for x, rate in reversed(rates)]
-    return Line(edge, "curve-band", is_area=True)
+    ends = [(x, _so_far(some, n).ends) for x, some, n in points]
+    edge = [(x, high) for x, (_, high) in ends] + [(x, low) for x, (low, _) in reversed(ends)]
+    return Line([(x, end) for x, end in edge if end is not None], "curve-band", is_area=True)
 
 
-def _so_far(some: int, n: int) -> Rate:
-    rate = Rate.of(min(some, n), n)
-    assert rate is not None  # n is at least 1
-    return rate
+def _so_far(some: int, n: int) -> Estimate:
+    return proportion(min(some, n) / n, n)
 
 
 def risk_lines(people: People) -> list[RiskLine]:
@@ -197,15 +194,14 @@ def _groups_figures(people: People) -> tuple[Block, ...]:
 
 def _group_figure(name: str, groups: Sequence[Group], unit: str) -> Figure:
     end = max(group.curve[-1].round for group in groups)
+    x = axis([0, end], ends="exact", whole=True, title=f"{unit}s of the training")
     series = []
     for index, group in enumerate(groups):
         points = [group.curve[i] for i in sorted({round(at * (len(group.curve) - 1)) for at in _AT})]
-        rates = [(point.round / end, _so_far(point.proven + point.recovered, group.n)) for point in points]
-        known = tuple((x, Estimate(rate.share, rate.n, rate.low, rate.high)) for x, rate in rates)
+        known = tuple((point.round, _so_far(point.proven + point.recovered, group.n)) for point in points)
         series.append(Series(f"{group.category} ({count(group.n)})", known, series_style(index)))
-    ticks = [(value / end, words) for value, words in axis([0, end], ends="exact", whole=True).ticks]
     said = f"Share of each group of {name} that is proven or recovered so far, with 95% intervals"
-    return line_figure(said, series, ticks, f"{unit}s of the training", name)
+    return line_figure(said, series, x, name)
 
 
 def _groups_table(people: People) -> Table:

@@ -9,8 +9,9 @@ from typing import get_args
 from lightleak.core.certificate import RowStatus
 from lightleak.core.results import UpdateRow
 from lightleak.report.blocks import Block, Cell, Line, Lines, Section, Table
-from lightleak.report.compare import Group, by_key
+from lightleak.report.compare import by_key
 from lightleak.report.format import DASH
+from lightleak.report.kinds.updates_groups import UpdateGroup
 from lightleak.report.page import fill
 from lightleak.report.read import STATUS, Run, cells_file, load_cells
 from lightleak.report.read import Cell as Value
@@ -42,7 +43,7 @@ class Batch:
         cells: its cells in long form.
     """
 
-    group: Group[UpdateRow]
+    group: UpdateGroup
     row: UpdateRow
     place: tuple[int, int] | None
     cells: tuple[Value, ...]
@@ -53,7 +54,7 @@ class Batch:
         return len({cell["row"] for cell in self.cells})
 
 
-def typical_batch(runs: Sequence[Run], ranked: Iterable[Group[UpdateRow]]) -> Batch | None:
+def typical_batch(runs: Sequence[Run], ranked: Iterable[UpdateGroup]) -> Batch | None:
     """Return the median batch of the first attack that kept its reconstructions; None where no run kept any.
 
     The median and not the best, since the best batch of many shows luck. Where the truth is unknown, the first batch.

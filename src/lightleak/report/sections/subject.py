@@ -31,10 +31,10 @@ def subject_section(
     return Section("what", "What was attacked", (*before, *drawn, *after, reasons))
 
 
-def title_of(runs: Sequence[Run], otherwise: str) -> str:
-    """The title that all configs share; ``otherwise`` and the subject where they share none."""
+def title_of(runs: Sequence[Run], otherwise: str, subject: str = "") -> str:
+    """Return the title that all configs share; ``otherwise`` and the subject where they share none."""
     titles = {run.title for run in runs}
-    return (titles.pop() if len(titles) == 1 else None) or f"{otherwise}: {subject_of(runs)}"
+    return (titles.pop() if len(titles) == 1 else None) or f"{otherwise}: {subject or subject_of(runs)}"
 
 
 def subject_of(runs: Sequence[Run]) -> str:

@@ -1,12 +1,14 @@
 """The first page of every report: one sentence, one picture, the three risks, what would help, what was not tested."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from lightleak.core.results import Row
 from lightleak.report.blocks import Block, Cell, Column, Section, Table
 from lightleak.report.format import DASH, interval, lowest, of_hundred, percent, points, sign_of, with_interval
 from lightleak.report.intervals import Estimate
 from lightleak.report.page import fill, table_of
+from lightleak.report.sections.tested import untested
 
 MOST_RUNS = 2
 """Runs that are compared with the first one here, so that the summary stays one sheet."""
@@ -32,18 +34,18 @@ class RiskLine:
 
 
 def first_page(
-    blocks: Iterable[Block], facts: Iterable[tuple[str, str]], untested: Sequence[str], css: str = ""
+    blocks: Iterable[Block], facts: Iterable[tuple[str, str]], rows: Iterable[Row], css: str = ""
 ) -> Section:
     """Return the first page; facts that have nothing to say are left out.
 
     Args:
         blocks: the sentence, the picture, the risks.
         facts: further facts by name.
-        untested: attacks on training data that were not tested.
+        rows: rows of attacks, which say what was tested.
         css: further classes.
     """
     known = [(name, words) for name, words in facts if words]
-    known.append(("Not tested", fill("sections", "untested", untested)))
+    known.append(("Not tested", fill("sections", "untested", untested(rows))))
     return Section("summary", "In plain language", (*blocks, fill("macros", "facts", known)), f"summary {css}".strip())
 
 
@@ -53,9 +55,9 @@ def risks_table(
     """Draw the risks, of 100 ``of``, next to a baseline."""
     columns: list[Column[RiskLine]] = [
         Column(f"Of 100 {of}", lambda line: Cell(line.name, (line.meaning,))),
-        Column("By attack", lambda line: _of_hundred(line.attack, "not measured")),
-        Column("Not in the training", lambda line: _of_hundred(line.control), optional=True),
-        Column(baseline, lambda line: _of_hundred(line.baseline)),
+        Column("By attack", lambda line: of_hundred_cell(line.attack, otherwise="not measured")),
+        Column("Not in the training", lambda line: of_hundred_cell(line.control), optional=True),
+        Column(baseline, lambda line: of_hundred_cell(line.baseline)),
     ]
     return table_of(title, columns, [("", list(lines))], css="risk stack")
 
@@ -73,5 +75,6 @@ def interval_cell(
     return Cell(said(value), tuple(filter(None, (ends, changed))))
 
 
-def _of_hundred(value: Estimate | None, otherwise: str = DASH) -> Cell:
-    return Cell(otherwise) if value is None else interval_cell(value, of_hundred)
+def of_hundred_cell(value: Estimate | None, change: Estimate | None = None, otherwise: str = DASH) -> Cell:
+    """A share as a count of a hundred with its interval, and what a defense changes in it."""
+    return interval_cell(value, of_hundred, change) if value else Cell(otherwise)

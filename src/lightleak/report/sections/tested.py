@@ -14,10 +14,11 @@ from urllib.parse import quote
 from lightleak.core.results import Row
 from lightleak.core.threat_model import Aim
 from lightleak.report.attacks import aims_of
-from lightleak.report.blocks import Block, Cell, Column, Details, Section, Table
+from lightleak.report.blocks import Block, Cell, Details, Section, Table
 from lightleak.report.budget import budget
+from lightleak.report.compare import by_key
 from lightleak.report.format import attack_title, capital, defense_title, duration
-from lightleak.report.page import fill, table_of
+from lightleak.report.page import cells_table, fill
 from lightleak.report.read import Run
 from lightleak.report.sections.means import KNOWS, SEES, facts_of, means_table, memory_words, most_memory, roles
 
@@ -82,25 +83,25 @@ def evidence_section(
     answers: Mapping[str, str] | None = None,
     unit: str = "batch",
     title: Callable[[Any], str] = lambda row: attack_title(row.attack),
-    reading: Sequence[Block] = (),
+    reading: str = "",
 ) -> Section:
     """Draw means, what was tested, how to read the figures, and the checklist.
 
     Args:
         runs: the runs of the report.
         rows: rows of attacks and trainings.
-        found: what attacks found, in words.
+        found: what attacks found, in words; empty where they have no result yet.
         answers: to questions of the checklist, by `Item.answer`, which only this kind of run can give.
         unit: what the time of a row was spent on, in the singular.
         title: name of a row's attack.
-        reading: how to read the figures.
+        reading: how to read the figures, as HTML.
     """
     statuses = {aim: _status(aim, rows, found) for aim in AIMS}
     means = means_table(rows, unit, title)
     blocks: list[Block] = [means, fill("sections", "means", budget(rows).sentence)] if means else []
     blocks.append(_tested_table(statuses))
     if reading:
-        blocks.append(Details("How to read the figures, and what they do not show", tuple(reading)))
+        blocks.append(Details("How to read the figures, and what they do not show", (reading,)))
     known = _answers(runs, rows) | {"queries": statuses["extraction"]} | {str(aim): statuses[aim] for aim in statuses}
     known |= answers or {}
     blocks += _folded_checklist(known)
@@ -110,26 +111,24 @@ def evidence_section(
 def _status(aim: Aim, rows: Sequence[Row], found: Findings) -> str:
     if aim not in aims_in(rows):
         return NOT_TESTED
-    return f"Tested: {found.get(aim, 'no result yet')}"
+    return f"Tested: {found.get(aim) or 'no result yet'}"
 
 
 def _tested_table(statuses: Mapping[Aim, str]) -> Table:
-    columns: list[Column[Aim]] = [
-        Column("Attack on training data", lambda aim: Cell(capital(AIMS[aim][0]), (AIMS[aim][1],))),
-        Column("In this report", lambda aim: statuses[aim], css="words"),
+    lines = [
+        (Cell(capital(title), (question,)), Cell(statuses[aim], css="words")) for aim, (title, question) in AIMS.items()
     ]
-    return table_of("What was tested", columns, [("", statuses)], css="stack risk")
+    head = ("Attack on training data", "In this report")
+    return cells_table("What was tested", head, [("", lines)], css="stack risk")
 
 
 def _folded_checklist(answers: Mapping[str, str]) -> tuple[Block, ...]:
     lines = [(item, answers.get(item.answer, UNKNOWN) if item.answer else CONTROLLER) for item in checklist()]
-    columns: list[Column[tuple[Item, str]]] = [
-        Column("Question", lambda line: Cell(line[0].asks, (line[0].section,))),
-        Column("Answer of this report", lambda line: line[1], css="words"),
+    groups = [
+        (source, [(Cell(item.asks, (item.section,)), Cell(answer, css="words")) for item, answer in same])
+        for source, same in by_key(lines, lambda line: line[0].source).items()
     ]
-    sources = dict.fromkeys(item.source for item, _ in lines)
-    groups = [(source, [line for line in lines if line[0].source == source]) for source in sources]
-    table = table_of("Checklist", columns, groups, css="stack risk")
+    table = cells_table("Checklist", ("Question", "Answer of this report"), groups, css="stack risk")
     n_open = sum(answer in (CONTROLLER, UNKNOWN) for _, answer in lines)
     words = fill("sections", "checklist", len(lines), n_open, _link(lines))
     return (Details(f"Checklist: {len(lines)} questions, {n_open} of them for the controller", (words, table)),)

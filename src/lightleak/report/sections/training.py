@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from lightleak.core.results import UpdateRow
 from lightleak.report.blocks import Figure, Section
-from lightleak.report.charts import VALIDATION_STYLE, Series, Style, line_figure, series_style, spread
-from lightleak.report.compare import Group, by_key, fixed
+from lightleak.report.charts import VALIDATION_STYLE, Series, Style, line_figure, series_style, spaced_axis
+from lightleak.report.compare import by_key, fixed
 from lightleak.report.format import attack_title, capital
 from lightleak.report.intervals import Estimate, estimate
+from lightleak.report.kinds.updates_groups import UpdateGroup
 from lightleak.report.kinds.updates_words import FIXED, of_rows, parts, time_unit, varying
 from lightleak.report.page import figures, fill
 from lightleak.report.read import Run
@@ -26,7 +27,7 @@ Panel = tuple[UpdateRow, dict[str, Curve]]
 """A row with everything that is fixed, without its epoch, and the curves by title of the attack."""
 
 
-def training_section(runs: Sequence[Run], groups: Sequence[Group[UpdateRow]], styles: Mapping[str, Style]) -> Section:
+def training_section(runs: Sequence[Run], groups: Sequence[UpdateGroup], styles: Mapping[str, Style]) -> Section:
     """Draw one panel for each setting and batch size that was attacked during training.
 
     Numbers come from the rows; a run whose attacks were only logged by a callback is read from its ``metrics.csv``. The
@@ -60,17 +61,14 @@ def _logged(log: Log, column: str) -> dict[int, list[float]]:
     return {epoch: [line[column] for line in same] for epoch, same in by_epoch.items()}
 
 
-def _curves_of_rows(run: Run, groups: Sequence[Group[UpdateRow]]) -> list[Panel]:
-    captured = [
+def _curves_of_rows(run: Run, groups: Sequence[UpdateGroup]) -> list[Panel]:
+    attacks = [
         group
         for group in groups
-        if group.first.run == run.name
-        and group.first.source == "training"
-        and group.first.epoch is not None
-        and group.baseline is not group
+        if group.first.run == run.name and group.first.source == "training" and group.first.epoch is not None
+        if not group.is_baseline and group.mean("cell_accuracy")
     ]
     panels: list[Panel] = []
-    attacks = [group for group in captured if group.attack != "random" and group.mean("cell_accuracy")]
     names = [name for name in FIXED if name != "epoch"]
     for same in by_key(attacks, lambda group: (fixed(group.first, names), group.first.size)).values():
         curves: dict[str, Curve] = {}
@@ -96,20 +94,16 @@ def _figure(
     row: UpdateRow, curves: Mapping[str, Curve], styles: Mapping[str, Style], differing: Sequence[str], several: bool
 ) -> Figure:
     epochs = sorted({epoch for curve in curves.values() for epoch in curve})
-    place = dict(zip(epochs, spread([float(epoch) for epoch in epochs]), strict=True))
     # An attack that only ran as a monitor is in no row: it gets the next look.
     looks = {**styles, VALIDATION: VALIDATION_STYLE}
     ordered = [title for title in dict.fromkeys((*styles, *curves)) if title in curves]
     series = [
-        Series(
-            title,
-            tuple((place[epoch], curves[title][epoch]) for epoch in sorted(curves[title])),
-            looks.get(title, series_style(len(styles))),
-        )
+        Series(title, tuple(sorted(curves[title].items())), looks.get(title, series_style(len(styles))))
         for title in ordered
     ]
-    step, unit = -(-len(epochs) // MOST_TICKS), time_unit(row)
-    ticks = [(place[epoch], str(epoch)) for epoch in epochs[::step]]
+    every, unit = -(-len(epochs) // MOST_TICKS), time_unit(row)
+    x = spaced_axis([(epoch, str(epoch)) for epoch in epochs], unit)
+    x = replace(x, ticks=x.ticks[::every])
     name = f"Share of cells recovered in each {unit} of training, {len(epochs)} {unit}s, with the validation accuracy"
     attacked = [curve for title, curve in curves.items() if title != VALIDATION]
     thin = any(not value.has_interval for curve in attacked for value in curve.values())
@@ -117,4 +111,4 @@ def _figure(
     if not several and row.batch_size:
         caption = f"{capital(of_rows(row))}. {caption}"
     title = " · ".join(filter(None, [*parts(row, differing), of_rows(row)])) if several else ""
-    return line_figure(name, series, ticks, unit, title, caption)
+    return line_figure(name, series, x, title, caption)

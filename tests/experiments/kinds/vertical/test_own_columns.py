@@ -14,7 +14,8 @@ from lightleak.core.results import read_row
 from lightleak.experiments.kinds.vertical.config import OWN_COLUMNS, VerticalConfig
 from lightleak.experiments.kinds.vertical.rows import beside_own_columns
 from lightleak.experiments.run import run_audit
-from lightleak.report.kinds.vertical_groups import Findings, compare
+from lightleak.report.kinds.vertical_findings import Findings
+from lightleak.report.kinds.vertical_groups import compare
 from lightleak.report.page import fill
 
 N_ROWS = 1200

@@ -10,7 +10,8 @@ import pytest
 from lightleak.core.results import FrontierRow
 from lightleak.experiments.kinds.frontier.summary import entry, frontier_tables
 from lightleak.report.kinds.frontier_advice import Recommendation, recommend
-from lightleak.report.kinds.frontier_points import WIDEST, compare
+from lightleak.report.kinds.frontier_groups import compare
+from lightleak.report.kinds.frontier_points import WIDEST
 from lightleak.report.page import fill
 
 GUESS = 0.5
@@ -65,8 +66,9 @@ def test_the_cheapest_setting_under_which_the_interval_includes_guessing() -> No
     assert [one.protection for one in found.tested] == ["leaks", "protects", "protects"]
     assert found.cheapest.accuracy.mean == pytest.approx(0.83) and found.cheapest.accuracy.has_interval
     assert found.cheapest.accuracy_lost.mean == pytest.approx(0.02)
-    assert found.cheapest.attack == "tableak"
-    assert found.cheapest.leakage.low < 0 < found.cheapest.leakage.high < found.cheapest.at_most < WIDEST
+    cheapest = found.cheapest.to_dict(comparisons=3)
+    assert cheapest["attack"] == "tableak"
+    assert cheapest["leakage"]["low"] < 0 < cheapest["leakage"]["high"] < cheapest["at_most"] < WIDEST
 
 
 def test_none_tested_protects_whatever_the_budget() -> None:
@@ -132,7 +134,8 @@ def test_any_attack_that_beats_guessing_counts_and_so_does_a_proof() -> None:
     """The best attack in the mean is erratic; a steady one that reads less is measurably better than guessing."""
     erratic = [0.3, 0.9, 0.4, 0.8, 0.3, 0.9, 0.4, 0.8]
     found = advised([*rows("sign", erratic), *rows("sign", around(0.53), (), attack="inverting_gradients")])
-    assert found.tested[0].attack == "tableak" and found.tested[0].leakage.low < 0
+    sign = found.tested[0].to_dict(comparisons=1)
+    assert sign["attack"] == "tableak" and sign["leakage"]["low"] < 0
     assert found.outcome == "none protects"
     proven = rows("clipping", around(0.5), (), attack="exact", certified_rows=3, certified_wrong=1)
     found = advised([*rows("clipping", around(0.5)), *proven])
@@ -154,7 +157,7 @@ def test_a_defense_is_not_credited_with_what_may_be_missing_without_it() -> None
     """The undefended point leaks little, and measurably no more than the defended one."""
     sign = [0.51 - one for one in STEADY]
     (frontier,) = compare([*rows("none", around(0.51)), *GUESSES, *rows("sign", [one - 0.004 for one in sign])])
-    assert frontier.none.protection == "leaks" and frontier.tried[0].protection == "protects"
+    assert frontier.none.protection == "leaks" and frontier.tried[0].protection_alone == "protects"
     assert recommend(frontier).outcome == "too few measurements"
 
 
@@ -186,5 +189,5 @@ def test_a_recommendation_says_whether_an_attack_that_knows_the_defense_was_trie
     spent = {"options": {"restarts": 30, "steps": 5000, "sweeps": 9}}
     found = [rows(name, around(GUESS), GOOD if i == 0 else (), attack=one, **spent) for i, one in enumerate(attacks)]
     advice = advised(*found)
-    assert advice.cheapest is not None and advice.cheapest.adaptive is is_adaptive
+    assert advice.cheapest is not None and advice.cheapest.is_adaptive is is_adaptive
     assert ("adaptive: true" in advice.sentence) is (is_adaptive is False)

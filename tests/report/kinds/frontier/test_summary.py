@@ -17,7 +17,7 @@ from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
 from lightleak.report.blocks import Page, Table
 from lightleak.report.budget import NOTHING_FOLLOWS
 from lightleak.report.kinds.frontier import page, summary_section
-from lightleak.report.kinds.frontier_points import compare
+from lightleak.report.kinds.frontier_groups import compare
 from lightleak.report.page import fill, render
 from lightleak.report.read import Run, load_run
 

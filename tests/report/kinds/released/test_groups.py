@@ -8,7 +8,8 @@ import pytest
 from lightleak.core.results import read_row
 from lightleak.report.intervals import Estimate, bounded
 from lightleak.report.kinds.released_entries import Entry
-from lightleak.report.kinds.released_groups import Attack, Scenario, compare, most_telling, topics
+from lightleak.report.kinds.released_groups import Scenario, compare, most_telling, topics
+from lightleak.report.kinds.released_scores import Attack
 
 
 def scenarios(*rows: dict[str, Any], entries: tuple[Entry, ...] = ()) -> tuple[Scenario, ...]:

@@ -12,7 +12,8 @@ from lightleak.metrics.inversion.score import MEASURES
 from lightleak.report.blocks import Page, Table
 from lightleak.report.kinds.released import summary_section
 from lightleak.report.kinds.released_entries import Entry, Memorization
-from lightleak.report.kinds.released_groups import Attack, compare
+from lightleak.report.kinds.released_groups import compare
+from lightleak.report.kinds.released_scores import Attack
 from lightleak.report.page import render
 
 JARGON = (

@@ -24,7 +24,6 @@ from lightleak.report.kinds.study_charts import (
     slices,
 )
 from lightleak.report.kinds.study_trials import Objective, Parameter, Search, Study, read_search
-from lightleak.report.plot.chart import legend_key
 from lightleak.report.read import Run, load_run
 
 HOSTILE = '<script>alert("&")</script>'
@@ -106,7 +105,8 @@ def studies(draw) -> Search:
 @settings(max_examples=40)
 def test_charts_are_well_formed_stay_inside_and_mark_each_trial_once(run: Search) -> None:
     drawn = [one.drawing for one in slices(run, run.study.objectives[0])]
-    if (plot := history(run)) is not None:
+    if plots := history(run):
+        (plot,) = plots
         drawn.append(plot.drawing)
         assert sorted(by_number(plot.drawing)) == [one.trial for one in run.trials]
         floor = float(ET.fromstring(plot.drawing).get("height"))
@@ -127,7 +127,7 @@ def test_charts_are_well_formed_stay_inside_and_mark_each_trial_once(run: Search
 
 def test_a_history_stands_at_values_and_shows_how_each_trial_ended(make_study) -> None:
     run = search_of(make_study())
-    plot = history(run)
+    (plot,) = history(run)
     marks = by_number(plot.drawing)
     assert len(marks) == 41
     styles = {"complete": COMPLETE, "pruned": PRUNED, "failed": FAILED}
@@ -152,7 +152,7 @@ def test_the_step_line_goes_through_the_trials_that_were_better_than_all_before(
     values = [0.5, 0.4, 0.6, 0.45, 0.9, 0.1]
     trials = [TrialRow(trial=i, state="complete", values={objective.name: value}) for i, value in enumerate(values)]
     trials.append(TrialRow(trial=6, state="pruned", intermediate=((1, 2.0 if objective is MORE else -2.0),)))
-    drawing = history(run_of(trials, (objective,))).drawing
+    drawing = history(run_of(trials, (objective,)))[0].drawing
     marks, (steps,) = by_number(drawing), classed(drawing, "so-far")
     corners = [tuple(map(float, pair.split())) for pair in steps.get("d")[1:].split("L")]
     assert corners[:-1:2] == [(x_of(marks[i]), y_of(marks[i])) for i in expected]
@@ -163,11 +163,11 @@ def test_the_step_line_goes_through_the_trials_that_were_better_than_all_before(
 
 
 def test_a_legend_says_what_is_there_and_no_more(make_study) -> None:
-    plot = history(search_of(make_study()))
+    (plot,) = history(search_of(make_study()))
     words = [words.split(":")[0] for _, words in plot.legend.entries]
     assert words == ["complete", "pruned", "failed", "the defaults", "the best"]
-    assert plot.legend.entries[1][0] == legend_key(PRUNED)
-    alone = history(run_of([TrialRow(trial=0, state="running")]))
+    assert plot.legend.entries[1][0] == PRUNED
+    (alone,) = history(run_of([TrialRow(trial=0, state="running")]))
     assert [words for _, words in alone.legend.entries] == ["not finished when this was written"]
 
 

@@ -11,15 +11,8 @@ from hypothesis import strategies as st
 
 from lightleak.core.results import VerticalRow
 from lightleak.core.threat_model import Threat
-from lightleak.report.kinds.vertical_groups import (
-    chosen,
-    chosen_on_other_seeds,
-    compare,
-    most_telling,
-    outcomes,
-    properties,
-    undefended,
-)
+from lightleak.report.kinds.vertical_findings import most_telling, outcomes
+from lightleak.report.kinds.vertical_groups import chosen, chosen_on_other_seeds, compare, properties, undefended
 
 SHARES = st.floats(0, 1)
 

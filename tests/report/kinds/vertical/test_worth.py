@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from lightleak.report.kinds.vertical_groups import Worth, worth_of
+from lightleak.report.kinds.vertical_worth import Worth, worth_of
 
 
 def test_a_random_sample_is_worth_its_own_size() -> None:

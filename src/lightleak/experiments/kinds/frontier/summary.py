@@ -14,7 +14,9 @@ from lightleak.report.budget import budget
 from lightleak.report.format import DASH, percent, points
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.frontier_advice import recommend
-from lightleak.report.kinds.frontier_points import Frontier, Point, Standing, compare_raw, guarantee
+from lightleak.report.kinds.frontier_groups import Frontier, compare_raw
+from lightleak.report.kinds.frontier_points import Point, guarantee
+from lightleak.report.kinds.frontier_standings import Standing
 
 COLUMNS = (
     Column("", is_number=False),
@@ -99,7 +101,7 @@ def _point(frontier: Frontier, standing: Standing) -> dict[str, Any]:
         **{name: point.granted(name) for name in ("epsilon", "release_epsilon", "delta")},
         "accuracy": _of(point.accuracy),
         "auroc": _of(point.auroc),
-        "accuracy_lost": _of(frontier.cost(point)),
+        "accuracy_lost": _of(point.accuracy_lost),
         "attack": None if point.strongest is None else point.strongest.attack,
         "cell_accuracy": _of(point.cells),
         "leakage": _of(point.leakage),

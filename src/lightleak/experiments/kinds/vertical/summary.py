@@ -9,7 +9,7 @@ from lightleak.experiments.terminal import Column, Lines, percent
 from lightleak.report.compare import by_key, differing, fixed
 from lightleak.report.format import interval, points
 from lightleak.report.intervals import Estimate
-from lightleak.report.kinds.vertical_groups import FIXED, PASSIVE, VerticalGroup, chosen, compare, setting_words
+from lightleak.report.kinds.vertical_groups import FIXED, PASSIVE, VerticalGroup, chosen, compare
 
 LEARNED_COLUMNS = {"own": 4, "MAE": 4, "learned": 7, "95% interval": 14, "rows": 6}
 NUMBER_COLUMNS = {"true": 5, "found": 5, "MAE": 4, "95% interval": 12, "n": 2, "AUC": 4}
@@ -35,11 +35,11 @@ def vertical_tables(results: Mapping[str, Any]) -> Iterator[Lines]:
     if not groups:
         return
     various = differing((group.first for group in groups), FIXED)
-    shared = setting_words(groups[0], [name for name in FIXED if name not in various])
+    shared = groups[0].setting_words([name for name in FIXED if name not in various])
     said = ["; ".join([", ".join(shared), "true and found: share in %, MAE: mean error in points"]).lstrip("; ")]
     for here in by_key(groups, lambda group: fixed(group.first, FIXED)).values():
         if various:
-            said += ["", ", ".join(setting_words(here[0], various))]
+            said += ["", ", ".join(here[0].setting_words(various))]
         yield _lines(said, NUMBER_COLUMNS, [_cells(group) for group in _ordered(here)])
         yield from _learned(here)
         said = []

@@ -1,0 +1,63 @@
+"""Which points of a frontier are best, and whether that rests on a measurable difference.
+
+A point is dominated if another is at least as good in both means and better in one. Means over a few seeds and clients
+can be ordered by chance, so every verdict says whether it rests on a difference whose 95% interval excludes 0.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from lightleak.report.kinds.frontier_points import Point, exceeds
+
+Verdict = Literal["best", "not distinguishable", "beaten"]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a point compares with all others.
+
+    Attributes:
+        point: the point.
+        is_best: whether no other point dominates it in the means.
+        rivals: of a best point, those that are measurably worse in neither respect; of any other point, those that
+            dominate it, measurably if any does.
+        verdict: ``best`` (no rival), ``beaten`` (some rival is measurably better in one respect at least), else ``not
+            distinguishable``.
+    """
+
+    point: Point
+    is_best: bool
+    rivals: tuple[Point, ...]
+    verdict: Verdict
+
+
+def dominates(first: tuple[float, float], second: tuple[float, float]) -> bool:
+    """Whether the first (accuracy, leakage) is at least as good as the second in both and better in one.
+
+    >>> dominates((0.84, 0.1), (0.84, 0.2)), dominates((0.85, 0.3), (0.84, 0.2)), dominates((0.8, 0.1), (0.8, 0.1))
+    (True, False, False)
+    """
+    return first[0] >= second[0] and first[1] <= second[1] and first != second
+
+
+def standings(points: Sequence[Point]) -> tuple[Standing, ...]:
+    """How each point compares with the others; all of them `is_measured`."""
+    return tuple(_standing(point, [other for other in points if other is not point]) for point in points)
+
+
+def is_worse(other: Point, point: Point) -> bool:
+    """Whether ``other`` is measurably less accurate or measurably leakier."""
+    return exceeds(point.accuracies, other.accuracies) or exceeds(other.gains, point.gains)
+
+
+def _standing(point: Point, others: Sequence[Point]) -> Standing:
+    above = [other for other in others if dominates(other.place, point.place)]
+    if not above:
+        rivals = tuple(other for other in others if not is_worse(other, point))
+        return Standing(point, True, rivals, "not distinguishable" if rivals else "best")
+    measurably = [
+        other for other in above if exceeds(other.accuracies, point.accuracies) or exceeds(point.gains, other.gains)
+    ]
+    verdict: Verdict = "beaten" if measurably else "not distinguishable"
+    return Standing(point, False, tuple(sorted(measurably or above, key=lambda one: one.place, reverse=True)), verdict)
