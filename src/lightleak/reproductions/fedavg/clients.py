@@ -19,7 +19,7 @@ from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import derive_seed, numpy_generator
 from lightleak.data.image_datasets import ImageDataset, client_positions, load_image_dataset
 from lightleak.data.sources import dataset_folder
-from lightleak.protocols.aggregate import aggregate_updates
+from lightleak.experiments.clients import aggregated
 from lightleak.protocols.fedavg import client_update
 from lightleak.protocols.federated_data import FederatedData
 from lightleak.protocols.federation import FederatedAveraging
@@ -98,38 +98,26 @@ class ImageClients:
         spec, training = self.preset.spec, setting.training(self.preset)
         if network is None:
             network = build_network(spec, derive_seed(self.seed, "network", index))
-        updates, truths = [], []
-        for client in range(index * setting.n_clients, (index + 1) * setting.n_clients):
-            update, truth = client_update(
-                network,
-                spec,
-                self.dataset.scale,
-                *self.rows(client),
-                training,
-                share_labels=setting.share_labels,
-                epoch=0 if setting.round is None else setting.round - 1,
-                seed=derive_seed(self.seed, "client", client),
-                defense=setting.make_defense(),
-                defend="steps",
-            )
-            updates.append(update)
-            truths.append(truth)
-        return as_received(updates, setting), joined(truths)
-
-
-def as_received(updates: Sequence[ClientUpdate], setting: ClientSetting) -> ClientUpdate:
-    """Return what the server receives of one client's update, or of the mean of several."""
-    update = updates[0] if len(updates) == 1 else aggregate_updates(updates)
-    if setting.states_epochs:
-        return update
-    return replace(update, facts=replace(update.facts, epochs=None, batch_size=None))
-
-
-def joined(truths: Sequence[GroundTruth]) -> GroundTruth:
-    """Return the images of all clients behind an update."""
-    if len(truths) == 1:
-        return truths[0]
-    return GroundTruth(torch.cat([truth.inputs for truth in truths]), torch.cat([truth.labels for truth in truths]))
+        update, truth = aggregated(
+            [
+                client_update(
+                    network,
+                    spec,
+                    self.dataset.scale,
+                    *self.rows(client),
+                    training,
+                    share_labels=setting.share_labels,
+                    epoch=0 if setting.round is None else setting.round - 1,
+                    seed=derive_seed(self.seed, "client", client),
+                    defense=setting.make_defense(),
+                    defend="steps",
+                )
+                for client in range(index * setting.n_clients, (index + 1) * setting.n_clients)
+            ]
+        )
+        if not setting.states_epochs:
+            update = replace(update, facts=replace(update.facts, epochs=None, batch_size=None))
+        return update, truth
 
 
 @lru_cache(maxsize=2)
