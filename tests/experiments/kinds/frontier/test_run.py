@@ -17,10 +17,9 @@ from lightleak.experiments.kinds.frontier.kind import FrontierKind
 from lightleak.experiments.kinds.frontier.plan import attack_units, frontier_packs, training_task
 from lightleak.experiments.kinds.frontier.points import Point
 from lightleak.experiments.kinds.frontier.summary import frontier_tables
-from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.pack import Task
 from lightleak.experiments.plan_text import describe_plan
-from lightleak.experiments.run import run_audit
+from lightleak.experiments.run import attack_captures, run_audit
 from lightleak.experiments.terminal import print_results
 from lightleak.experiments.took import TOOK
 

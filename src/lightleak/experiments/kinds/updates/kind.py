@@ -19,7 +19,7 @@ from lightleak.experiments.campaign import update_packs
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.engine import Engine
 from lightleak.experiments.experiment import Experiment, prepare_experiment
-from lightleak.experiments.kind import Captured, Checked, Kind, Stage
+from lightleak.experiments.kind import Checked, Kind, Ready, Stage
 from lightleak.experiments.kinds.updates.people import (
     PRIVATE,
     captured_people,
@@ -86,7 +86,7 @@ class UpdatesKind(Kind[AuditConfig, Experiment]):
         yield attack_stage(units, config, folder, engine.device)
         write_people(config, experiment, units, folder)
 
-    def captured(self, config: AuditConfig, root: Path) -> Captured:
+    def captured(self, config: AuditConfig, root: Path) -> Ready:
         """See `Kind.captured`."""
         return check_units(config, stored_units(config, root))
 
@@ -121,7 +121,7 @@ def check_units(
     left_out: Mapping[str, str] | None = None,
     table: PreparedTable | None = None,
     is_whole: bool = False,
-) -> Captured:
+) -> Ready:
     """Check every attack on every update of a plan whose updates exist already.
 
     Args:
@@ -158,7 +158,7 @@ def check_units(
         if people is not None:
             write_captured_people(config, units, folder, people, whole)
 
-    return Captured(stages, notes, left_out)
+    return Ready(stages, notes, left_out)
 
 
 def stored_units(config: AuditConfig, root: Path) -> list[Unit]:

@@ -20,7 +20,7 @@ from lightleak.core.parties import VISIBLE, Adversary
 from lightleak.core.seeds import derive_seed
 from lightleak.data.property import Property
 from lightleak.experiments.engine import Engine
-from lightleak.experiments.kind import Captured, Checked, Kind, Rows, Stage
+from lightleak.experiments.kind import Checked, Kind, Ready, Rows, Stage
 from lightleak.experiments.kinds.vertical.config import OWN_COLUMNS, VerticalConfig
 from lightleak.experiments.kinds.vertical.job import Job, attack_named, defense_named, observation_of, plan_jobs
 from lightleak.experiments.kinds.vertical.rows import beside_own_columns, estimate_row
@@ -68,10 +68,10 @@ class VerticalKind(Kind[VerticalConfig, None]):
             job.forget_damaged(folder)
         yield Stage(jobs, "attacks in split trainings")
 
-    def captured(self, config: VerticalConfig, root: Path) -> Captured:
+    def captured(self, config: VerticalConfig, root: Path) -> Ready:
         """See `Kind.captured`."""
         packs = capture_packs(config, root)
-        return Captured(lambda folder, engine: [Stage(packs, "attacks")])
+        return Ready(lambda folder, engine: [Stage(packs, "attacks")])
 
     def plan(self, checked: Checked[VerticalConfig, None], device: torch.device) -> RunPlan:
         """See `Kind.plan`."""
