@@ -224,20 +224,29 @@ def prepare_training(config: AuditConfig, experiment: Experiment) -> Prepared:
 
 
 def make_capture(config: AuditConfig, experiment: Experiment, root: Path) -> GradientCapture | UpdateCapture:
-    """What records the updates to attack."""
-    if config.protocol.is_fedavg:
-        return update_capture(config, experiment, root)
+    """What records the updates to attack: those that the server receives, of the epochs or rounds to capture."""
+    capture, protocol, per_epoch = config.capture, config.protocol, config.capture.per_epoch
+    kept: dict[str, Any] = {"root": root, "keep": config.monitor.attack is not None, "marginals": experiment.marginals}
+    if protocol.is_fedavg:
+        per_epoch = protocol.updates_of_round if capture.is_whole else per_epoch
+        return UpdateCapture(
+            experiment.encoder,
+            share_labels=label_sharing(config),
+            rounds=capture.epochs,
+            per_round=per_epoch,
+            aggregate=protocol.aggregate > 1,
+            max_captures=len(capture.epochs) * per_epoch,
+            **kept,
+        )
     return GradientCapture(
         encoder=experiment.encoder,
-        epochs=config.capture.epochs,
-        per_epoch=None if config.capture.is_whole else config.capture.per_epoch,
-        at=config.capture.at if config.defense.is_none else "noised",
-        root=root,
+        epochs=capture.epochs,
+        per_epoch=None if capture.is_whole else per_epoch,
+        at=capture.at if config.defense.is_none else "noised",
         share_labels=shares_labels(config),
         share_statistics=shares_statistics(config),
-        marginals=experiment.marginals,
-        keep=config.monitor.attack is not None,
-        max_captures=sys.maxsize if config.capture.is_whole else len(config.capture.epochs) * config.capture.per_epoch,
+        max_captures=sys.maxsize if capture.is_whole else len(capture.epochs) * per_epoch,
+        **kept,
     )
 
 
@@ -453,22 +462,6 @@ def federation(config: AuditConfig, experiment: Experiment) -> FederatedAveragin
         defense=defense,
         defend=config.defense.point,
         group_size=protocol.aggregate if protocol.aggregate > 1 else None,
-    )
-
-
-def update_capture(config: AuditConfig, experiment: Experiment, root: Path) -> UpdateCapture:
-    """What records the updates that the server receives in the rounds to capture."""
-    per_round = config.protocol.updates_of_round if config.capture.is_whole else config.capture.per_epoch
-    return UpdateCapture(
-        experiment.encoder,
-        share_labels=label_sharing(config),
-        marginals=experiment.marginals,
-        root=root,
-        keep=config.monitor.attack is not None,
-        rounds=config.capture.epochs,
-        per_round=per_round,
-        aggregate=config.protocol.aggregate > 1,
-        max_captures=len(config.capture.epochs) * per_round,
     )
 
 
