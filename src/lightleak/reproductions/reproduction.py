@@ -27,8 +27,7 @@ from lightleak.experiments.results import write_results
 from lightleak.experiments.training import one_training
 from lightleak.experiments.unit import finished_files, unit_file
 from lightleak.reproductions.comparison import FEWEST, Compared
-from lightleak.reproductions.paper.settings import measurements, note
-from lightleak.reproductions.paper.values import PaperCell, PaperTable
+from lightleak.reproductions.paper.values import PaperCell, PaperTable, measurements, note
 from lightleak.reproductions.settings import Selection, selected, with_seeds
 from lightleak.targets.checkpoints import LastCheckpoint
 

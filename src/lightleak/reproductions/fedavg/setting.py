@@ -14,8 +14,7 @@ from lightleak.data.layout import EncodedLayout
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense
 from lightleak.protocols.client_training import LocalTraining
 from lightleak.protocols.fedavg import ShareLabels
-from lightleak.reproductions.paper.settings import paper_settings
-from lightleak.reproductions.paper.values import PaperCell
+from lightleak.reproductions.paper.values import PaperCell, paper_settings
 from lightleak.targets.spec import NetworkSpec
 
 StudyDataset = Literal["digits", "mnist", "femnist", "cifar100"]

@@ -22,8 +22,7 @@ from lightleak.reproductions.fedavg.setting import (
     preset_of,
     setting_of,
 )
-from lightleak.reproductions.paper.settings import note
-from lightleak.reproductions.paper.values import PaperCell
+from lightleak.reproductions.paper.values import PaperCell, note
 from lightleak.reproductions.reproduction import FactTable, Reproduction, Row, Rows, Stage, Work
 from lightleak.reproductions.settings import check_settings, selected, setting_name
 from lightleak.targets.spec import build_network

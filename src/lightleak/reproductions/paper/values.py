@@ -3,6 +3,7 @@
 A file ``reproductions/paper/<paper>/<name>.yaml`` holds one table, or one figure that shows curves but no numbers
 (``cells`` is then empty, ``description`` says what is drawn and ``drawn`` which points). ``run`` names the class below
 ``lightleak.reproductions`` that measures its cells. A new paper is a new folder of files.
+Settings and notes behind the tables of a paper are in ``reproductions/paper/<paper>.yaml``.
 """
 
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ import yaml
 from lightleak.core.bounds import Section, bounded, one_of
 from lightleak.core.errors import DataError, UsageError, close_match
 from lightleak.core.parties import ADVERSARIES
+from lightleak.core.yaml_text import read_yaml
 from lightleak.experiments.settings import build_settings
 
 
@@ -265,3 +267,35 @@ def load_paper_table(name: str) -> PaperTable:
     if table.name != name:
         raise DataError(f"{name}.yaml: name must be {name!r}, got {table.name!r}")
     return table
+
+
+@cache
+def paper_settings(paper: str) -> dict[str, Any]:
+    """Return the content of a paper's file, read once per process; callers must not change it.
+
+    >>> sorted(paper_settings("fedavg"))
+    ['measurements', 'notes', 'presets']
+    """
+    text = files(__package__).joinpath(f"{paper}.yaml").read_text(encoding="utf-8")
+    content: dict[str, Any] = read_yaml(text)
+    return content
+
+
+def note(paper: str, name: str, **values: object) -> str:
+    """Return a note of a paper's file with ``values`` filled in.
+
+    >>> note("provfl", "auc", seed=3)
+    'AUC is that of one training (seed 3).'
+    """
+    text: str = paper_settings(paper)["notes"][name]
+    return text.format(**values)
+
+
+def measurements(paper: str, metric: str) -> int:
+    """Return the number of measurements behind a printed mean.
+
+    >>> measurements("tableak", "cell_accuracy"), measurements("tableak", "test_accuracy")
+    (50, 5)
+    """
+    known: dict[str, int] = paper_settings(paper)["measurements"]
+    return known.get(metric, known["all"])

@@ -11,8 +11,7 @@ from lightleak.experiments.kinds.vertical.config import VerticalConfig, Vertical
 from lightleak.experiments.kinds.vertical.job import plan_jobs
 from lightleak.experiments.kinds.vertical.rows import beside_own_columns
 from lightleak.experiments.kinds.vertical.world import load_whole
-from lightleak.reproductions.paper.settings import paper_settings
-from lightleak.reproductions.paper.values import PaperCell
+from lightleak.reproductions.paper.values import PaperCell, paper_settings
 from lightleak.reproductions.reproduction import Reproduction, Row, Rows, Stage, plan_of
 from lightleak.reproductions.settings import TRIALS
 

@@ -27,7 +27,7 @@ from lightleak.data.images import ImageTask, LabeledImages, load_digits_images, 
 from lightleak.data.sources import dataset_folder
 from lightleak.experiments.kinds.released.judge import ModelScores, accuracy
 from lightleak.experiments.unit import unit_file, write_whole
-from lightleak.reproductions.paper.settings import paper_settings
+from lightleak.reproductions.paper.values import paper_settings
 from lightleak.reproductions.reproduction import Place, Work, fit
 from lightleak.targets.checkpoints import LastCheckpoint, load_weights, save_weights
 from lightleak.targets.classifier import TabularClassifier

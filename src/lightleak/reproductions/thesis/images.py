@@ -36,8 +36,7 @@ from lightleak.experiments.unit import write_whole
 from lightleak.metrics.inversion.attack_accuracy import accuracy_of_counts, class_counts
 from lightleak.metrics.inversion.image_distances import frechet_distance, knn_distance
 from lightleak.report.sections.pictures import FILE_NAME, picture_row, pictures_json
-from lightleak.reproductions.paper.settings import note
-from lightleak.reproductions.paper.values import PaperCell
+from lightleak.reproductions.paper.values import PaperCell, note
 from lightleak.reproductions.reproduction import MOST_TRAININGS, Place, Reproduction, Row, Rows, Stage, Work
 from lightleak.reproductions.settings import selected
 from lightleak.reproductions.thesis.image_models import (

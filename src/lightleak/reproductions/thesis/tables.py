@@ -14,8 +14,7 @@ from lightleak.experiments.kinds.released.kind import gather_entries
 from lightleak.experiments.kinds.released.models import prepare_world
 from lightleak.experiments.kinds.released.rows import ALL
 from lightleak.experiments.pack import Pack
-from lightleak.reproductions.paper.settings import paper_settings
-from lightleak.reproductions.paper.values import PaperCell
+from lightleak.reproductions.paper.values import PaperCell, paper_settings
 from lightleak.reproductions.reproduction import MOST_TRAININGS, Reproduction, Row, Rows, Stage, plan_of, scale
 from lightleak.reproductions.settings import Selection, selected
 
