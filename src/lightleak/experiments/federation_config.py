@@ -162,12 +162,7 @@ def defense_of(config: DefenseConfig) -> UpdateDefense | TrainingDefense | None:
     """
     if config.is_none:
         return None
-    if config.name not in UPDATE_DEFENSES and config.name not in TRAINING_DEFENSES:
-        known = sorted({NO_DEFENSE, *UPDATE_DEFENSES, *TRAINING_DEFENSES})
-        raise UsageError(
-            f"defense.name: unknown defense {config.name!r}{close_match(config.name, known)}; known: {', '.join(known)}"
-        )
-    kind: Any = (TRAINING_DEFENSES if config.name in TRAINING_DEFENSES else UPDATE_DEFENSES).get(config.name)
+    kind = defense_class(config.name)
     settings = [f.name for f in fields(kind)]
     if unknown := sorted(set(config.options) - set(settings)):
         listed = ", ".join(settings) or "none"
@@ -177,3 +172,11 @@ def defense_of(config: DefenseConfig) -> UpdateDefense | TrainingDefense | None:
     except UsageError as error:
         raise UsageError(f"defense.options: {error}") from error
     return made
+
+
+def defense_class(name: str) -> Any:
+    """The class of a defense; errors as for `defense_of`."""
+    if name not in UPDATE_DEFENSES and name not in TRAINING_DEFENSES:
+        known = sorted({NO_DEFENSE, *UPDATE_DEFENSES, *TRAINING_DEFENSES})
+        raise UsageError(f"defense.name: unknown defense {name!r}{close_match(name, known)}; known: {', '.join(known)}")
+    return (TRAINING_DEFENSES if name in TRAINING_DEFENSES else UPDATE_DEFENSES).get(name)

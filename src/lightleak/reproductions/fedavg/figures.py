@@ -111,7 +111,7 @@ class PictureGrid(ImageStudy):
     def choose(self) -> list[PaperCell]:
         """Cells of the chosen images; a stand-in is compared with the first dataset."""
         datasets, dataset = list(dict.fromkeys(cell.dataset for cell in self.table.drawn)), self.preset.dataset
-        if not self.preset.is_stand_in and dataset not in datasets:
+        if self.preset.stand_in is None and dataset not in datasets:
             raise UsageError(f"{self.table.name} shows {' and '.join(map(str, datasets))}, got --dataset {dataset}")
         shown = dataset if dataset in datasets else datasets[0]
         asked = replace(self.selection, batch_sizes=None)

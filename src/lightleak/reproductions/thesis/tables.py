@@ -115,7 +115,7 @@ class ReleasedAudits(Reproduction):
 
     def notes(self, rows: Rows) -> list[str]:
         """What is the same for every run, the baselines, and how long generators were trained."""
-        iterations = self.selection.iterations
+        iterations = None if self.iterations is None else self.selection.iterations
         trained = [] if iterations is None else [f"Generators were trained for {iterations} iterations."]
         return [*super().notes(rows), *self.baselines(rows), *trained]
 
@@ -146,10 +146,6 @@ class TargetQuality(ReleasedAudits):
 
     def leave(self, rows: Rows, folder: Path) -> None:
         """Nothing: no generator was trained."""
-
-    def notes(self, rows: Rows) -> list[str]:
-        """What is the same for every run."""
-        return list(self.table.ours)
 
 
 class AttackQuality(ReleasedAudits):
@@ -211,10 +207,6 @@ class ClosestRows(ReleasedAudits):
             return summarize([])
         made, private = pair["reconstructed"][column], pair["private"][column]
         return summarize([float(made == private) if isinstance(made, str) else float(abs(made - private))])
-
-    def notes(self, rows: Rows) -> list[str]:
-        """What is the same for every run."""
-        return list(self.table.ours)
 
 
 def over_trainings(rows: Rows, metric: str, scale: float = 1.0) -> Summary:

@@ -1,12 +1,11 @@
 """The points of a frontier: defenses of a config, each at several strengths."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from lightleak.core.errors import UsageError
-from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
-from lightleak.experiments.federation_config import NO_DEFENSE, DefenseConfig, defense_of
+from lightleak.experiments.federation_config import NO_DEFENSE, DefenseConfig, defense_class, defense_of
 from lightleak.experiments.unit import file_name
 
 ActsOn = Literal["update", "steps"]
@@ -124,10 +123,7 @@ class Curve:
 
     def _varied(self, where: str) -> str | None:
         """The setting that the strengths are values of; None where there are no strengths."""
-        registry: Any = TRAINING_DEFENSES if self.name in TRAINING_DEFENSES else UPDATE_DEFENSES
-        if self.name not in registry:
-            self._words(where, {})  # refuses the name, with all that are known
-        known = [one.name for one in fields(registry.get(self.name))]
+        known = [one.name for one in fields(_placed(where, lambda: defense_class(self.name)))]
         if not self.strengths:
             if self.option is not None:
                 raise UsageError(f"{where}: option {self.option!r} needs strengths, the values it takes")
@@ -142,10 +138,15 @@ class Curve:
         return option
 
     def _words(self, where: str, settings: Mapping[str, Any]) -> str:
-        try:
-            made = defense_of(DefenseConfig(self.name, dict(settings)))
-        except UsageError as error:
-            text = str(error).removeprefix("defense.name: ").removeprefix("defense.options: ")
-            raise UsageError(f"{where}: {text}") from error
+        made = _placed(where, lambda: defense_of(DefenseConfig(self.name, dict(settings))))
         assert made is not None  # `points` has refused ``none``
         return made.describe() + (" on the gradient of every local step" if self.acts_on == "steps" else "")
+
+
+def _placed(where: str, make: Callable[[], Any]) -> Any:
+    """Return what ``make`` makes; its errors name the curve in place of the section ``defense``."""
+    try:
+        return make()
+    except UsageError as error:
+        text = str(error).removeprefix("defense.name: ").removeprefix("defense.options: ")
+        raise UsageError(f"{where}: {text}") from error
