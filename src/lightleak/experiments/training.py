@@ -12,7 +12,7 @@ from typing import Any
 import lightning
 from lightning.fabric.plugins import ClusterEnvironment
 from lightning.fabric.utilities.rank_zero import rank_zero_only
-from lightning.pytorch.callbacks import RichProgressBar
+from lightning.pytorch.callbacks import LambdaCallback, RichProgressBar
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from rich.console import Console
 
@@ -335,11 +335,12 @@ def one_training(
         ours: further arguments of the Trainer, which win.
     """
     defaults = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    at_epoch_end = LambdaCallback(on_train_epoch_end=lambda trainer, module: report(1.0))
     with quiet_lightning():
         trainer = make_trainer(
             settings,
             device,
-            **{**defaults, "max_epochs": epochs, "callbacks": [*callbacks, EpochReport(report)], **ours},
+            **{**defaults, "max_epochs": epochs, "callbacks": [*callbacks, at_epoch_end], **ours},
         )
         with interrupts(trainer):
             yield trainer
@@ -367,17 +368,6 @@ def check_trainer(settings: Mapping[str, Any], device: str, runs_beside_others: 
             )
     with quiet_lightning():
         make_trainer(settings, device, logger=False, enable_checkpointing=False)
-
-
-class EpochReport(lightning.Callback):
-    """Reports 1 after every epoch."""
-
-    def __init__(self, report: Callable[[float], None]) -> None:
-        self.report = report
-
-    def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """Report it."""
-        self.report(1.0)
 
 
 def places_of_training(config: AuditConfig) -> Places:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import lightning
 import torch
-from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.callbacks import LambdaCallback
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
@@ -158,8 +158,13 @@ def train_clients(
         defend="steps",
     )
     checkpoint = LastCheckpoint(place, every=CHECKPOINT_ROUNDS)
-    cost, keep = _steps_per_round(clients, setting), _KeepRounds(place, kept)
-    fit(module, at, rounds, cost, [keep], checkpoint, datamodule=_federated(clients))
+
+    def keep(trainer: lightning.Trainer, module: FederatedAveraging) -> None:
+        if (number := trainer.current_epoch + 1) in kept:
+            save_weights(module.network, weights_file(place, number))
+
+    callbacks, cost = [LambdaCallback(on_train_epoch_start=keep)], _steps_per_round(clients, setting)
+    fit(module, at, rounds, cost, callbacks, checkpoint, datamodule=_federated(clients))
     if rounds + 1 in kept:
         save_weights(module.network, weights_file(place, rounds + 1))
     checkpoint.file.unlink(missing_ok=True)
@@ -192,18 +197,6 @@ def _federated(clients: ImageClients) -> FederatedData:
     partition = [range(i * n, (i + 1) * n) for i in range(len(rows))]
     per_round = min(preset.clients_per_round, len(rows))
     return FederatedData(train, partition, clients_per_round=per_round, seed=derive_seed(clients.seed, "rounds"))
-
-
-class _KeepRounds(Callback):
-    """Keeps the weights before some rounds."""
-
-    def __init__(self, place: Path, kept: Sequence[int]) -> None:
-        self.place, self.kept = place, kept
-
-    def on_train_epoch_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        number = trainer.current_epoch + 1
-        if number in self.kept:
-            save_weights(pl_module.network, weights_file(self.place, number))  # type: ignore[arg-type]
 
 
 def trained(setting: ClientSetting) -> ClientSetting:

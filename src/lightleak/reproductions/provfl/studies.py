@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,6 +21,7 @@ from lightleak.experiments.kinds.vertical.job import Trained, attack_named, plan
 from lightleak.experiments.kinds.vertical.rows import norm_entries
 from lightleak.experiments.unit import file_name, write_whole
 from lightleak.metrics.norm_distributions import draw_populations, norm_distances, sorted_norm_distances
+from lightleak.report.compare import by_key
 from lightleak.report.intervals import Estimate
 from lightleak.report.sections.bound import bound_page
 from lightleak.reproductions.paper.values import PaperCell
@@ -201,14 +203,11 @@ def _game(name: str, worlds: Sequence[float], index: int, seed: int, selection: 
 
 def _draw_bound(folder: Path, rows: Rows) -> None:
     """Write a page with Theorem 1's bound over the gap and the measured accuracies."""
-    games: dict[tuple[str, str, str], Rows] = {}
-    for row in rows:
-        games.setdefault((row["attack"], row["property"], row["worlds"]), []).append(row)
     measured: dict[str, list[tuple[float, Estimate]]] = {}
-    for (attack, _, worlds), played in games.items():
+    for (attack, _, worlds), played in by_key(rows, itemgetter("attack", "property", "worlds")).items():
         found = _score(played)
         low, high = sorted(float(part) for part in worlds.split(" vs "))
         measured.setdefault(attack, []).append((high - low, Estimate(found.mean, found.n, found.low, found.high)))
     for points in measured.values():
-        points.sort(key=lambda point: point[0])
+        points.sort(key=itemgetter(0))
     write_whole(folder / "theorem1.html", bound_page(measured))

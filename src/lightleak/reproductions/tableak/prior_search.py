@@ -16,6 +16,7 @@ from lightleak.core.seeds import derive_seed
 from lightleak.experiments.campaign import UpdatePack, finished_rows, update_packs
 from lightleak.experiments.federation_config import ProtocolConfig
 from lightleak.experiments.unit import Unit, write_whole
+from lightleak.report.compare import by_key
 from lightleak.reproductions.paper.values import PaperCell, note
 from lightleak.reproductions.reproduction import Row, Rows, Stage
 from lightleak.reproductions.settings import check_settings
@@ -121,11 +122,15 @@ class PriorSearch(UpdateAttacks):
 
     def notes(self, rows: Rows) -> list[str]:
         """Also the chosen weights, by attack."""
-        by_attack: dict[str, list[str]] = {}
-        for setting in filter(has_prior, self.chosen):
-            by_attack.setdefault(setting.attack, []).append(f"{_local(setting)}: {self.chosen[setting]:g}")
-        chosen = (note("tableak", "prior_chosen", attack=name, chosen=", ".join(of)) for name, of in by_attack.items())
+        chosen = [
+            note("tableak", "prior_chosen", attack=attack, chosen=", ".join(map(self._chosen_words, settings)))
+            for attack, settings in by_key(filter(has_prior, self.chosen), lambda setting: setting.attack).items()
+        ]
         return [*super().notes(rows), *chosen]
+
+    def _chosen_words(self, setting: Setting) -> str:
+        assert setting.protocol is not None  # a setting with a prior has local epochs
+        return f"{setting.protocol.local_epochs}x{setting.protocol.local_batches}: {self.chosen[setting]:g}"
 
 
 def local_setting_of(cell: PaperCell) -> Setting:
@@ -172,8 +177,3 @@ def _with_restarts(setting: Setting, most: int) -> Setting:
     if "restarts" not in options:
         return setting
     return replace(setting, options=options_of(options | {"restarts": min(options["restarts"], most)}))
-
-
-def _local(setting: Setting) -> str:
-    assert setting.protocol is not None  # settings of FedAvg clients have one
-    return f"{setting.protocol.local_epochs}x{setting.protocol.local_batches}"

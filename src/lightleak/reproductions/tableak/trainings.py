@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import lightning
 import torch
+from lightning.pytorch.callbacks import LambdaCallback
 
 from lightleak.core.seeds import derive_seed
 from lightleak.data.datamodule import TableDataModule
@@ -59,21 +60,17 @@ def accuracy_curve(
         experiment.table, experiment.encoder, batch_size, 0.0, seed=derive_seed(seed, "batches", index)
     )
     model = TabularClassifier(experiment.spec, optimizer, seed=derive_seed(seed, "network", index))
-    record = _RecordAccuracy()
-    callbacks: list[lightning.Callback] = [record]
+    curve: list[float] = []
+
+    def record(trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
+        curve.append(float(trainer.callback_metrics["val/accuracy"]))
+
+    callbacks: list[lightning.Callback] = [LambdaCallback(on_validation_epoch_end=record)]
     if defense is not None:
         callbacks += defend_training(defense, model, data, derive_seed(seed, "noise", index)).callbacks
     train, test = data.train_dataloader(), data.test_dataloader()
     fit(model, at, epochs, cost, callbacks, train_dataloaders=train, val_dataloaders=test)
-    return record.curve
-
-
-class _RecordAccuracy(lightning.Callback):
-    def __init__(self) -> None:
-        self.curve: list[float] = []
-
-    def on_validation_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        self.curve.append(float(trainer.callback_metrics["val/accuracy"]))
+    return curve
 
 
 class NetworkAccuracy(Reproduction):

@@ -32,6 +32,7 @@ from lightleak.experiments.terminal import Lines
 from lightleak.experiments.training import check_trainer, one_training, prepare_training
 from lightleak.experiments.unit import Unit, kept_cells
 from lightleak.experiments.whole_epochs import SeedEveryEpoch
+from lightleak.report.compare import by_key
 from lightleak.targets.trainer import quiet_lightning
 
 
@@ -108,10 +109,7 @@ def _probe(config: FrontierConfig, experiment: Experiment, device: torch.device,
     """Attacks, and one training under each defense; its strength does not change what it takes."""
     units = [unit for point in config.points for unit in attack_units(config, point, experiment)]
     found = estimate(packs_without_a_run(units, device), device, kept_cells(config.redact), seconds)
-    alike: dict[tuple[str, str], list[Point]] = {}
-    for point in config.points:
-        alike.setdefault((point.name, point.acts_on), []).append(point)
-    for (name, _), points in alike.items():
+    for (name, _), points in by_key(config.points, lambda point: (point.name, point.acts_on)).items():
         audit = config.audit_at(points[0], 0)
         cost = probe_training(audit, experiment)
         whole = Cost(0.0, cost.epoch, audit.rounds, cost.memory)

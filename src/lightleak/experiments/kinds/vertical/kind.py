@@ -33,6 +33,7 @@ from lightleak.experiments.terminal import Lines
 from lightleak.experiments.took import Took
 from lightleak.experiments.training import check_trainer
 from lightleak.experiments.unit import file_name, write_whole
+from lightleak.report.compare import by_key
 from lightleak.targets.trainer import quiet_lightning
 
 
@@ -129,9 +130,7 @@ def _check_attacks(
 
 def _probe(config: VerticalConfig, jobs: Sequence[Job], device: torch.device, seconds: float) -> Probed:
     """Run short trainings with all attacks on their last epoch, one for every set of attacks."""
-    alike: dict[tuple[tuple[str, Adversary], ...], list[Job]] = {}
-    for job in jobs:
-        alike.setdefault(job.attacks, []).append(job)
+    alike = by_key(jobs, lambda job: job.attacks)
     found, attacked = [], len(config.epochs_attacked)
     for attacks, members in alike.items():
         with TemporaryDirectory() as folder, quiet_lightning():
