@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from lightleak.core.bounds import Section, bounded
-from lightleak.core.errors import UsageError, close_match
+from lightleak.core.errors import UsageError, close_match, placed
 from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES, TrainingDefense, UpdateDefense
 from lightleak.protocols.client_training import LocalTraining
 
@@ -167,10 +167,8 @@ def defense_of(config: DefenseConfig) -> UpdateDefense | TrainingDefense | None:
     if unknown := sorted(set(config.options) - set(settings)):
         listed = ", ".join(settings) or "none"
         raise UsageError(f"defense.options: {config.name} has no setting {', '.join(unknown)}; settings: {listed}")
-    try:
+    with placed("defense.options"):
         made: UpdateDefense | TrainingDefense = kind(**config.options)
-    except UsageError as error:
-        raise UsageError(f"defense.options: {error}") from error
     return made
 
 

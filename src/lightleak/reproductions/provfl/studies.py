@@ -25,7 +25,7 @@ from lightleak.report.compare import by_key
 from lightleak.report.intervals import Estimate
 from lightleak.report.sections.bound import bound_page
 from lightleak.reproductions.paper.values import PaperCell
-from lightleak.reproductions.provfl.grid import audit_of, training_of
+from lightleak.reproductions.provfl.grid import audit_of_cell
 from lightleak.reproductions.reproduction import Place, Reproduction, Row, Rows, Work
 from lightleak.reproductions.settings import TRIALS, Selection
 
@@ -51,8 +51,7 @@ class NormStudy(Reproduction):
         """The audit of the studied case, with refinement where the variant says so."""
         passive = variant == PASSIVE
         cell = replace(STUDY, attack="provfl_b" if passive else "provfl_m", variant=None if passive else variant)
-        published = self.selection.as_published
-        return audit_of(training_of(cell, published), [cell], published, (seed,), self.selection.data_folder)
+        return audit_of_cell(cell, self.selection, seed)
 
     def train(self, seed: int, variant: str, at: Place) -> tuple[Trained, Rows]:
         """Train, and keep the norms for the report."""
@@ -170,7 +169,7 @@ def _game(name: str, worlds: Sequence[float], index: int, seed: int, selection: 
     cell = PaperCell(
         "absolute_error", "fraction", math.nan, dataset="adult", property_name=name, adversary="C1", attack="provfl_b"
     )
-    config = audit_of(training_of(cell, False), [cell], False, (seed,), selection.data_folder)
+    config = audit_of_cell(cell, replace(selection, as_published=False), seed)
     config = replace(
         config,
         data=replace(config.data, fraction=worlds[index], rows=WORLD_ROWS),

@@ -94,7 +94,7 @@ class PriorSearch(UpdateAttacks):
     def leave(self, rows: Rows, folder: Path) -> None:
         """Write a summary of the search, with the chosen weights."""
         self.chosen, trials = self.weights(folder), self.trials()
-        chosen = {of_setting[self.chosen[setting]].name for setting, of_setting in trials.items()}
+        chosen = {of_setting[self.chosen[setting] or 0.0].name for setting, of_setting in trials.items()}
         keys = ("dataset", "target", "attack", "local_epochs", "local_batches", "epoch_prior", "cell_accuracy", "seed")
         record = [
             {key: row[key] for key in keys}

@@ -12,9 +12,8 @@ from lightleak.defenses.horizontal.dp_sgd import DPSGD
 from lightleak.experiments.campaign import rows_of as results_of
 from lightleak.experiments.experiment import Experiment, prepare_experiment
 from lightleak.experiments.kinds.frontier import kind as kind_module
-from lightleak.experiments.kinds.frontier.config import FrontierConfig
+from lightleak.experiments.kinds.frontier.config import FrontierConfig, Point
 from lightleak.experiments.kinds.frontier.kind import FrontierKind, attack_units, frontier_packs, training_task
-from lightleak.experiments.kinds.frontier.points import Point
 from lightleak.experiments.kinds.frontier.summary import frontier_tables
 from lightleak.experiments.pack import Task
 from lightleak.experiments.plan_text import describe_plan

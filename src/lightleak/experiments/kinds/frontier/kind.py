@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import torch
 from rich.console import Console
 
-from lightleak.core.errors import UsageError
+from lightleak.core.errors import UsageError, placed
 from lightleak.experiments.attack_settings import check_attacks
 from lightleak.experiments.campaign import UpdatePack, find_sizes, packs_without_a_run, plan_packs
 from lightleak.experiments.config import AuditConfig
@@ -20,9 +20,8 @@ from lightleak.experiments.engine import Engine
 from lightleak.experiments.experiment import Experiment, prepare_experiment, target_name
 from lightleak.experiments.federation_config import NO_DEFENSE
 from lightleak.experiments.kind import Checked, Kind, Rows, Stage
-from lightleak.experiments.kinds.frontier.config import FrontierConfig
+from lightleak.experiments.kinds.frontier.config import FrontierConfig, Point
 from lightleak.experiments.kinds.frontier.games import game_packs, write_games
-from lightleak.experiments.kinds.frontier.points import Point
 from lightleak.experiments.kinds.frontier.summary import frontier_tables, write_frontier
 from lightleak.experiments.kinds.updates.plan import check_served, plan_units
 from lightleak.experiments.pack import Pack, Place, Task
@@ -50,10 +49,8 @@ class FrontierKind(Kind[FrontierConfig, Experiment]):
         experiment = prepare_experiment(config.audit_at(Point()))
         with quiet_lightning():
             for point in config.points:
-                try:
+                with placed(point.words):
                     check_served(config.audit_at(point), experiment)
-                except UsageError as error:
-                    raise type(error)(f"{point.words}: {error}") from error
         return Checked(config, experiment)
 
     def stages(

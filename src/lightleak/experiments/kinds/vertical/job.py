@@ -17,7 +17,7 @@ from lightleak.attacks.property_inference.shadow_models import ShadowModels
 from lightleak.callbacks.capture_store import is_whole
 from lightleak.callbacks.intermediate_capture import IntermediateCapture
 from lightleak.callbacks.intermediate_store import save_observation, save_truth
-from lightleak.core.errors import UsageError
+from lightleak.core.errors import UsageError, placed
 from lightleak.core.ground_truth import PropertyTruth
 from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults, VerticalFacts
 from lightleak.core.parties import Adversary, Kind
@@ -27,7 +27,7 @@ from lightleak.core.stored import DAMAGED, set_aside
 from lightleak.data.property import Property
 from lightleak.data.vertical import VerticalDataModule
 from lightleak.defenses.vertical import VerticalDefense, make_defense
-from lightleak.experiments.attack_settings import name_and_settings, placed
+from lightleak.experiments.attack_settings import made_from_label
 from lightleak.experiments.kinds.vertical.config import VerticalConfig
 from lightleak.experiments.kinds.vertical.rows import estimate_row, norm_entries
 from lightleak.experiments.kinds.vertical.world import World, draw_auxiliary, prepare_world
@@ -306,15 +306,15 @@ def attack_named(label: str, options: Mapping[str, Any]) -> PropertyAttack:
     Raises:
         UsageError: an unknown attack or setting, or a value of the wrong type or range.
     """
-    name, settings = name_and_settings(label, options)
-    if name == ShadowModels.name:
+    if options.get("attack", label) == ShadowModels.name:
         raise UsageError(
             f"attacks.{label}: sm_pia names one of two fractions and estimates none; the command that plays "
             "its game is lightleak reproduce provfl-table7"
         )
-    return placed(f"attacks.{label}", lambda: PROPERTY_ATTACKS.get(name)(**settings))
+    return made_from_label(PROPERTY_ATTACKS, label, options)
 
 
 def defense_named(label: str, options: Mapping[str, Any]) -> VerticalDefense:
     """The defense that a label of the config names, or that its setting ``defense`` names; errors likewise."""
-    return placed(f"defenses.{label}", lambda: make_defense(label, options))
+    with placed(f"defenses.{label}"):
+        return make_defense(label, options)

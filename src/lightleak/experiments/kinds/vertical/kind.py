@@ -13,7 +13,7 @@ from rich.console import Console
 
 from lightleak.attacks.property_inference import PropertyAttack
 from lightleak.callbacks.intermediate_store import load_observation, load_truth
-from lightleak.core.errors import ObservationError, UsageError
+from lightleak.core.errors import ObservationError, placed
 from lightleak.core.ground_truth import PropertyTruth
 from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults
 from lightleak.core.parties import VISIBLE, Adversary
@@ -122,10 +122,8 @@ def _check_attacks(
     results = dict.fromkeys(VISIBLE[adversary], nothing)
     seen = observation_of(config, world, auxiliary, adversary, 0, ids, results)
     for label, attack in attacks.items():
-        try:
+        with placed(f"attacks.{label} in {adversary}"):
             attack.check(seen)
-        except UsageError as error:
-            raise UsageError(f"attacks.{label} in {adversary}: {error}") from error
 
 
 def _probe(config: VerticalConfig, jobs: Sequence[Job], device: torch.device, seconds: float) -> Probed:
