@@ -29,7 +29,7 @@ from lightleak.reproductions.fedavg.clients import ImageClients
 from lightleak.reproductions.fedavg.job import attack_row, unit_id
 from lightleak.reproductions.fedavg.setting import AttackSetting, setting_of
 from lightleak.reproductions.fedavg.tables import ImageStudy, attack_facts, stand_in_notes
-from lightleak.reproductions.paper.values import PaperCell
+from lightleak.reproductions.paper.values import PaperCell, paper_settings
 from lightleak.reproductions.reproduction import CPU, Place, Row, Rows, Work
 from lightleak.reproductions.settings import selected
 
@@ -89,13 +89,7 @@ def order_of(true: Tensor, made: Tensor) -> Tensor:
     return match_rows(psnr(true.flatten(1), made.flatten(1)))
 
 
-TITLES = {
-    "fedavg_prior": "Ours (prior)",
-    "fedavg_no_prior": "Ours (no prior)",
-    "fedavg_shared": "Shared",
-    "fedavg_epoch": "FedSGD-Epoch",
-    "fedavg_fedsgd": "FedSGD",
-}
+TITLES: dict[str, str] = paper_settings("fedavg")["titles"]
 """Attacks as the paper calls them."""
 
 

@@ -274,7 +274,7 @@ def paper_settings(paper: str) -> dict[str, Any]:
     """Return the content of a paper's file, read once per process; callers must not change it.
 
     >>> sorted(paper_settings("fedavg"))
-    ['measurements', 'notes', 'presets']
+    ['measurements', 'notes', 'presets', 'titles']
     """
     text = files(__package__).joinpath(f"{paper}.yaml").read_text(encoding="utf-8")
     content: dict[str, Any] = read_yaml(text)

@@ -31,19 +31,14 @@ from lightleak.experiments.pack import Pack
 from lightleak.experiments.row_facts import protocol_facts
 from lightleak.experiments.unit import Observed, Unit
 from lightleak.metrics.cells import cell_hits
-from lightleak.reproductions.paper.values import PaperCell
+from lightleak.reproductions.paper.values import PaperCell, paper_settings
 from lightleak.reproductions.reproduction import FactTable, Place, Reproduction, Row, Rows, Work
 
 BATCHES = 50  # TabLeak App. B: 50 independent runs on 50 batches
 NETWORK = "mlp-100-100"
 """The network of cells that name none."""
 SYNTHETIC_C5 = {"n_discrete": 125, "n_continuous": 125, "max_categories": 16, "encoded_width": 1231}
-ON_UPDATES = {
-    "tableak": "tableak_fedavg",
-    "inverting_gradients": "inverting_gradients_fedavg",
-    "random": "random",
-    "audit_max": "audit_max",
-}
+ON_UPDATES: dict[str, str] = paper_settings("tableak")["on_updates"]
 """What attacks FedAvg updates, by the name of the paper's cells."""
 BATCHES_KNOWN = {"labels": "true", "label_order": "batches"}
 """What every attack on a FedAvg update knows of its labels."""

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from lightleak.core.errors import UsageError
+from lightleak.core.results import ALL
 from lightleak.core.summary import Summary, summarize, summarize_by
 from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.kinds.released.job import plan_attacks, plan_models
 from lightleak.experiments.kinds.released.kind import gather_entries
 from lightleak.experiments.kinds.released.models import prepare_world
-from lightleak.experiments.kinds.released.rows import ALL
 from lightleak.experiments.pack import Pack
 from lightleak.reproductions.paper.values import PaperCell, paper_settings
 from lightleak.reproductions.reproduction import MOST_TRAININGS, Reproduction, Row, Rows, Stage, plan_of, scale

@@ -79,10 +79,8 @@ class FrontierKind(Kind[FrontierConfig, Experiment]):
         packs = frontier_packs(config, experiment, device)
         trainings = sum(isinstance(pack, Task) for pack in packs)
         attacks = sum(len(pack.ids) for pack in packs) - trainings
-        table = experiment.table
         lines = {
-            "table": f"{table.card.name}: {len(table.train)} training and {len(table.test)} test rows, "
-            f"encoded width {experiment.encoder.width}",
+            "table": experiment.table_words,
             "target": f"{target_name(experiment.spec)}, {training_words(config)}",
             "points": f"{len(config.points)}: {'; '.join(point.words for point in config.points)}",
             "trainings": f"{trainings}, {config.seeds} at each point",

@@ -32,7 +32,7 @@ from lightleak.experiments.kinds.released.models import (
     prepare_world,
 )
 from lightleak.experiments.kinds.released.reference import PublicReference, compared_with_public
-from lightleak.experiments.kinds.released.rows import FittedAttack, Subject
+from lightleak.experiments.kinds.released.rows import Evaluation, FittedAttack, Subject
 from lightleak.experiments.observed import named_captures
 from lightleak.experiments.pack import Pack
 from lightleak.experiments.took import Took
@@ -141,14 +141,14 @@ class AttackPack(Pack):
             statistics = judge.statistics(generated)
             if self.config.samples.sdmetrics:
                 quality = sdmetrics_scores(judge.train, generated, judge.encoder.schema)
+        one = Evaluation(unit, k, samples, scores, statistics)
         if k == 0:
-            found = made.entry(samples, scores, statistics)
-            write_whole(folder / "inversion" / f"{unit}.json", json.dumps(to_json(found)))
+            write_whole(folder / "inversion" / f"{unit}.json", json.dumps(to_json(made.entry(one))))
             if not self.config.redact:
                 write_rows(folder, unit, samples, made.subject.label, self.config.raw_csv)
         public = compared_with_public(reference, fitted, samples, judge, seed)
-        yield made.overall_row(unit, k, samples, scores, statistics, public) | quality | took.facts()
-        yield from made.class_rows(unit, k, samples, scores)
+        yield made.overall_row(one, public) | quality | took.facts()
+        yield from made.class_rows(one)
 
     def _subject(self, folder: Path) -> Subject:
         if self.capture is not None:
