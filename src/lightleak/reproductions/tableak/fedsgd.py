@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -56,7 +56,7 @@ class Setting:
         labels: ``true`` or ``restored``.
         batch_size: rows per client.
         epoch: 0 for fresh clients, else the round of the federation of Tables 5 and 15.
-        protocol: local training of FedAvg clients; None: they send a gradient.
+        protocol: what clients send.
         noise: scale of the noise that clients add; None where the table varies none.
     """
 
@@ -67,14 +67,14 @@ class Setting:
     labels: str
     batch_size: int
     epoch: int = 0
-    protocol: ProtocolConfig | None = None
+    protocol: ProtocolConfig = field(default_factory=ProtocolConfig)
     noise: float | None = None
 
     @property
     def name(self) -> str:
         """A file name."""
         clients = f"{self.labels}-labels" if self.noise is None else f"noise-{self.noise:g}"
-        if self.protocol is not None:
+        if self.protocol.is_fedavg:
             clients = f"{self.protocol.local_epochs}x{self.protocol.local_batches}"
         options = [f"{key}-{value}" for key, value in self.options]
         epoch = [f"e{self.epoch}"] if self.epoch else []
@@ -84,24 +84,24 @@ class Setting:
     @property
     def attack_name(self) -> str:
         """The registered name of the attack."""
-        return self.attack if self.protocol is None else ON_UPDATES[self.attack]
+        return ON_UPDATES[self.attack] if self.protocol.is_fedavg else self.attack
 
     @property
     def attack_options(self) -> dict[str, Any]:
         """All settings of the attack."""
-        knows_batches = self.protocol is not None and self.attack != "random"
+        knows_batches = self.protocol.is_fedavg and self.attack != "random"
         return (BATCHES_KNOWN if knows_batches else {}) | dict(self.options)
 
     @property
     def facts(self) -> dict[str, Any]:
         """Columns of a row that describe the setting."""
-        prior = {} if self.protocol is None else {"epoch_prior": dict(self.options).get("epoch_prior")}
+        prior = {"epoch_prior": dict(self.options).get("epoch_prior")} if self.protocol.is_fedavg else {}
         return {
             "setting": self.name,
             "dataset": self.dataset,
             "target": self.network,
             "labels": self.labels,
-            **protocol_facts(self.protocol or ProtocolConfig(), self.batch_size),
+            **protocol_facts(self.protocol, self.batch_size),
             **prior,
             **noise_facts(self.noise),
             "source": "training" if self.epoch else "initial",
@@ -125,7 +125,7 @@ class Setting:
             return federation_of(self.dataset, self.network, seed, data_folder).observe(self.epoch, index)
         experiment = experiment_of(self.dataset, self.network, data_folder)
         people, spec = experiment.population, experiment.spec
-        if self.protocol is not None:
+        if self.protocol.is_fedavg:
             clients = FreshFedAvgClients(people, spec, seed, self.protocol, share_labels="batches")
             return clients.observe(self.batch_size, index)
         defense = None if self.noise is None else GaussianNoise(self.noise)

@@ -129,7 +129,6 @@ class PriorSearch(UpdateAttacks):
         return [*super().notes(rows), *chosen]
 
     def _chosen_words(self, setting: Setting) -> str:
-        assert setting.protocol is not None  # a setting with a prior has local epochs
         return f"{setting.protocol.local_epochs}x{setting.protocol.local_batches}: {self.chosen[setting]:g}"
 
 
@@ -151,7 +150,7 @@ def local_setting_of(cell: PaperCell) -> Setting:
 
 def has_prior(setting: Setting) -> bool:
     """Return whether there are several epochs for a prior to tie together; the baseline has none."""
-    return setting.protocol is not None and setting.protocol.local_epochs > 1 and setting.attack not in WITHOUT_PRIOR
+    return setting.protocol.local_epochs > 1 and setting.attack not in WITHOUT_PRIOR
 
 
 def weighted(setting: Setting, weight: float | None) -> Setting:
