@@ -20,6 +20,7 @@ from lightleak.core.seeds import derive_seed, numpy_generator
 from lightleak.data.image_datasets import ImageDataset, client_positions, load_image_dataset
 from lightleak.data.sources import dataset_folder
 from lightleak.experiments.clients import aggregated
+from lightleak.experiments.kinds.released.judge import accuracy, logits_of
 from lightleak.protocols.fedavg import client_update
 from lightleak.protocols.federated_data import FederatedData
 from lightleak.protocols.federation import FederatedAveraging
@@ -83,21 +84,23 @@ class ImageClients:
         return self.dataset.scale.encode(images.pixels.float() / 255), images.labels
 
     def observe(
-        self, setting: ClientSetting, index: int, network: nn.Module | None = None
+        self, setting: ClientSetting, index: int, folder: Path | None = None
     ) -> tuple[ClientUpdate, GroundTruth]:
         """Return update ``index``, of one client or the mean of several; its images are the same in every setting.
 
         Args:
             setting: what leaves the clients.
             index: number of the update.
-            network: what the server sent; None: an untrained network of the update's own.
+            folder: of the run that has trained the network of the setting's round; without one, or without a round, the
+                server has sent an untrained network of the update's own.
 
         Raises:
             UsageError: there are too few clients.
         """
         spec, training = self.preset.spec, setting.training(self.preset)
-        if network is None:
-            network = build_network(spec, derive_seed(self.seed, "network", index))
+        network = build_network(spec, derive_seed(self.seed, "network", index))
+        if folder is not None and setting.round is not None:
+            network.load_state_dict(load_file(weights_file(model_folder(folder, self, setting), setting.round)))
         update, truth = aggregated(
             [
                 client_update(
@@ -126,7 +129,6 @@ def _dataset(name: StudyDataset, data_folder: str | None) -> ImageDataset:
     return load_image_dataset(name, None if data_folder is None else dataset_folder(name, data_folder), writers)
 
 
-IMAGES_AT_ONCE = 1000
 CHECKPOINT_ROUNDS = 10
 
 
@@ -178,7 +180,7 @@ def train_clients(
             "defense": "none" if module.defense is None else module.defense.describe(),
             "source": "training",
             "rounds": rounds,
-            "test_accuracy": accuracy(module.network.to(at.device).eval(), clients, at.device),
+            "test_accuracy": accuracy_on_test_images(module.network.to(at.device).eval(), clients),
             "test_images": len(dataset.test),
             "seconds": time.perf_counter() - began,
             "seed": clients.seed,
@@ -227,23 +229,8 @@ def rehearse(trainings: Sequence[tuple[ImageClients, ClientSetting]], rounds: Se
             save_weights(build_network(clients.preset.spec, seed=0), file)
 
 
-def observe_round(
-    clients: ImageClients, setting: ClientSetting, index: int, folder: Path
-) -> tuple[ClientUpdate, GroundTruth]:
-    """Return the update of client ``index`` in a round of the training kept in a run folder, sampled or not."""
-    assert setting.round is not None  # else the clients are untrained
-    network = build_network(clients.preset.spec, seed=0)
-    place = model_folder(folder, clients, setting)
-    network.load_state_dict(load_file(weights_file(place, setting.round)))
-    return clients.observe(setting, index, network)
-
-
-@torch.no_grad()
-def accuracy(network: nn.Module, clients: ImageClients, device: torch.device) -> float:
+def accuracy_on_test_images(network: nn.Module, clients: ImageClients) -> float:
     """Return the accuracy of a network in eval mode on the test images."""
-    dataset, hits = clients.dataset, 0
-    for start in range(0, len(dataset.test), IMAGES_AT_ONCE):
-        images = dataset.test.take(torch.arange(start, min(start + IMAGES_AT_ONCE, len(dataset.test))))
-        rows = dataset.scale.encode(images.pixels.float() / 255).to(device)
-        hits += int((network(rows).argmax(1).cpu() == images.labels).sum())
-    return hits / len(dataset.test)
+    images = clients.dataset.test.take(torch.arange(len(clients.dataset.test)))
+    logits = logits_of(network, clients.dataset.scale.encode(images.pixels.float() / 255))
+    return accuracy(logits.argmax(1), images.labels) or 0.0

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,6 +16,7 @@ from lightleak.defenses.horizontal import UpdateDefense, defend_training
 from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.pack import Pack
+from lightleak.report.compare import by_key
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import Place, Reproduction, Row, Rows, Work, fit, scale
 from lightleak.reproductions.tableak.fedsgd import (
@@ -104,11 +106,8 @@ class NetworkAccuracy(Reproduction):
 
     def values(self, cell: PaperCell, rows: Rows) -> list[float]:
         """The peak of every training."""
-        peaks: dict[tuple[int, int], float] = {}
-        for row in self.behind(cell, rows):
-            training = row["seed"], row["seed_index"]
-            peaks[training] = max(peaks.get(training, 0.0), scale(cell) * row["test_accuracy"])
-        return list(peaks.values())
+        trainings = by_key(self.behind(cell, rows), itemgetter("seed", "seed_index")).values()
+        return [max(scale(cell) * row["test_accuracy"] for row in of_training) for of_training in trainings]
 
     def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
         """What is counted."""
