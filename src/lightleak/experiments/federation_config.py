@@ -1,5 +1,6 @@
 """What a client of federated learning sends, and what it does to that before it leaves, as typed data."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
@@ -162,13 +163,19 @@ def defense_of(config: DefenseConfig) -> UpdateDefense | TrainingDefense | None:
     """
     if config.is_none:
         return None
-    kind = defense_class(config.name)
-    settings = [f.name for f in fields(kind)]
-    if unknown := sorted(set(config.options) - set(settings)):
-        listed = ", ".join(settings) or "none"
-        raise UsageError(f"defense.options: {config.name} has no setting {', '.join(unknown)}; settings: {listed}")
+    with placed("defense.name"):
+        defense_class(config.name)
     with placed("defense.options"):
-        made: UpdateDefense | TrainingDefense = kind(**config.options)
+        return make_defense(config.name, config.options)
+
+
+def make_defense(name: str, options: Mapping[str, Any]) -> UpdateDefense | TrainingDefense:
+    """The defense of this name with these settings; errors as for `defense_of`."""
+    kind = defense_class(name)
+    settings = [f.name for f in fields(kind)]
+    if unknown := sorted(set(options) - set(settings)):
+        raise UsageError(f"{name} has no setting {', '.join(unknown)}; settings: {', '.join(settings) or 'none'}")
+    made: UpdateDefense | TrainingDefense = kind(**options)
     return made
 
 
@@ -176,5 +183,5 @@ def defense_class(name: str) -> Any:
     """The class of a defense; errors as for `defense_of`."""
     if name not in UPDATE_DEFENSES and name not in TRAINING_DEFENSES:
         known = sorted({NO_DEFENSE, *UPDATE_DEFENSES, *TRAINING_DEFENSES})
-        raise UsageError(f"defense.name: unknown defense {name!r}{close_match(name, known)}; known: {', '.join(known)}")
+        raise UsageError(f"unknown defense {name!r}{close_match(name, known)}; known: {', '.join(known)}")
     return (TRAINING_DEFENSES if name in TRAINING_DEFENSES else UPDATE_DEFENSES).get(name)

@@ -1,12 +1,12 @@
 """One audit of a defense frontier as typed data (``kind: defense-frontier``)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from lightleak.attacks import ATTACKS
 from lightleak.core.bounds import Bounds, Section, bounded, require_within
-from lightleak.core.errors import UsageError
+from lightleak.core.errors import UsageError, placed
 from lightleak.core.former_names import note_once
 from lightleak.core.seeds import derive_seed
 from lightleak.experiments.config import (
@@ -24,6 +24,7 @@ from lightleak.experiments.federation_config import (
     ProtocolConfig,
     defense_class,
     defense_of,
+    make_defense,
 )
 from lightleak.experiments.settings import MOST_SEEDS, RunConfig, write_out_labels
 from lightleak.experiments.unit import file_name
@@ -143,7 +144,8 @@ class Curve:
 
     def _varied(self, where: str) -> str | None:
         """The setting that the strengths are values of; None where there are no strengths."""
-        known = [one.name for one in fields(_placed(where, lambda: defense_class(self.name)))]
+        with placed(where):
+            known = [one.name for one in fields(defense_class(self.name))]
         if not self.strengths:
             if self.option is not None:
                 raise UsageError(f"{where}: option {self.option!r} needs strengths, the values it takes")
@@ -158,18 +160,9 @@ class Curve:
         return option
 
     def _words(self, where: str, settings: Mapping[str, Any]) -> str:
-        made = _placed(where, lambda: defense_of(DefenseConfig(self.name, dict(settings))))
-        assert made is not None  # `points` has refused ``none``
+        with placed(where):
+            made = make_defense(self.name, settings)
         return made.describe() + (" on the gradient of every local step" if self.acts_on == "steps" else "")
-
-
-def _placed(where: str, make: Callable[[], Any]) -> Any:
-    """Return what ``make`` makes; its errors name the curve in place of the section ``defense``."""
-    try:
-        return make()
-    except UsageError as error:
-        text = str(error).removeprefix("defense.name: ").removeprefix("defense.options: ")
-        raise UsageError(f"{where}: {text}") from error
 
 
 BASELINE = "random"
