@@ -33,7 +33,7 @@ from lightleak.core.summary import summarize
 from lightleak.defenses.horizontal import TrainingDefense
 from lightleak.experiments.environment import project_state
 from lightleak.experiments.federation_config import defense_of
-from lightleak.experiments.kinds.frontier.points import Curve, Point
+from lightleak.experiments.kinds.frontier.config import Curve, Point
 from lightleak.metrics.certificate import certificate_facts, certified_accuracy
 from lightleak.metrics.score import score
 

@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 from lightleak.reproductions.paper.values import load_paper_table, paper_tables
-from lightleak.reproductions.status import STATUS_FILE, Status
-from lightleak.reproductions.status_page import status_markdown
+from lightleak.reproductions.status import STATUS_FILE, Status, status_markdown
 
 HERE = Path(__file__).parent
 KEPT = HERE / STATUS_FILE

@@ -35,8 +35,7 @@ from lightleak.experiments.leakage_callback import LeakageCallback
 from lightleak.experiments.load import KINDS, kind_of
 from lightleak.experiments.load import load_config as load_audit
 from lightleak.experiments.observed import find_captures
-from lightleak.experiments.offline import attack_captured
-from lightleak.experiments.run import run_audit
+from lightleak.experiments.run import run_audit, run_in_folder
 from lightleak.experiments.settings import read_settings, setting_key
 from lightleak.experiments.terminal import print_results
 from lightleak.experiments.unit import Observed
@@ -295,8 +294,8 @@ def attack_updates(
         work = partial(run_updates, observed, config, pass_over=True, table=data)
         return _leakage(output, lambda folder, c: work(folder, _command(), c), progress)
     root = Path(updates)
-    captured = check_units(config, stored_units(config, root), pass_over=True, table=data)
-    return _leakage(output, lambda folder, c: attack_captured(config, captured, root, folder, _command(), c), progress)
+    ready = check_units(config, stored_units(config, root), pass_over=True, table=data)
+    return _leakage(output, lambda folder, c: run_in_folder(config, ready, folder, _command(), c, root), progress)
 
 
 def load_config(path: Path | str, overrides: Mapping[str, Any] | None = None) -> Any:

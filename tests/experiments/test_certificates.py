@@ -29,8 +29,7 @@ from lightleak.experiments.kinds.updates import run_plan
 from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.experiments.kinds.updates.run_plan import feasibility_lines
 from lightleak.experiments.kinds.updates.summary import update_tables
-from lightleak.experiments.offline import attack_captures
-from lightleak.experiments.run import run_audit
+from lightleak.experiments.run import attack_captures, run_audit
 from lightleak.experiments.terminal import print_results
 from lightleak.experiments.unit import candidates, largest
 from lightleak.targets.spec import NetworkSpec

@@ -24,9 +24,8 @@ from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.kinds.updates.plan import load_capture
 from lightleak.experiments.load import load_config
-from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.plan_text import describe_plan
-from lightleak.experiments.run import resumed_config, run_audit
+from lightleak.experiments.run import attack_captures, resumed_config, run_audit
 from lightleak.experiments.training import client_defense, federated_data
 from lightleak.protocols.fedsgd import client_update
 from lightleak.protocols.replay import deviation, replay

@@ -16,8 +16,7 @@ from lightleak.core.observations import ClientUpdate, ProtocolFacts
 from lightleak.data.encoder import TableEncoder
 from lightleak.experiments.kinds.updates import plan
 from lightleak.experiments.observed import Observations, version_of
-from lightleak.experiments.offline import attack_captures
-from lightleak.experiments.run import run_audit
+from lightleak.experiments.run import attack_captures, run_audit
 from lightleak.metrics import cells, certificate
 
 ATTACKS = {

@@ -23,8 +23,7 @@ from lightleak.experiments.clients import FreshClients
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.kinds.updates.kind import stored_units
 from lightleak.experiments.observed import find_captures
-from lightleak.experiments.offline import attack_captures
-from lightleak.experiments.run import resumed_config, run_audit
+from lightleak.experiments.run import attack_captures, resumed_config, run_audit
 from lightleak.protocols.records import RecordedBatch
 
 Save = Callable[..., list[Path]]

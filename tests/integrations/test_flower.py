@@ -14,7 +14,7 @@ from lightleak.core.errors import ObservationError
 from lightleak.core.seeds import generator
 from lightleak.defenses.horizontal.shipped import FlowerClipping, FlowerLocalDP
 from lightleak.experiments.load import parse_config
-from lightleak.experiments.offline import attack_captures
+from lightleak.experiments.run import attack_captures
 from lightleak.integrations.flower import CapturingStrategy, arrays_by_name, capture_mod
 from lightleak.integrations.round_recorder import RoundRecorder
 

@@ -11,7 +11,7 @@ from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
 from lightleak.core.observations import ClientUpdate
 from lightleak.experiments.load import parse_config
 from lightleak.experiments.observed import find_captures
-from lightleak.experiments.offline import attack_captures
+from lightleak.experiments.run import attack_captures
 from lightleak.integrations.round_recorder import PrivateRows, RoundRecorder, ground_truth
 from lightleak.integrations.state_dicts import client_update
 from lightleak.protocols.client_training import LocalTraining

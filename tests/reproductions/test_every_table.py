@@ -18,8 +18,7 @@ from lightleak.reproductions import reproduce, status
 from lightleak.reproductions.every_table import command_of, run_every_table
 from lightleak.reproductions.paper.values import PaperCell, PaperTable, load_paper_table
 from lightleak.reproductions.settings import Selection
-from lightleak.reproductions.status import Status, TableStatus, verdict
-from lightleak.reproductions.status_page import status_markdown
+from lightleak.reproductions.status import Status, TableStatus, status_markdown, verdict
 from lightleak.reproductions.tableak.fedsgd import UpdateAttacks
 
 HERE = RunConfig(device="cpu", workers=1)

@@ -38,7 +38,7 @@ def audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: li
 def attack(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
     """Attack captured updates by the attacks of a config."""
     from lightleak.experiments.load import load_config
-    from lightleak.experiments.offline import attack_captures
+    from lightleak.experiments.run import attack_captures
 
     config = load_config(parsed.config, flag_settings(rest))
     attack_captures(config, parsed.capture, folder, command, console)

@@ -1,6 +1,7 @@
 """The few errors LightLeak raises. Each message names the thing, what was expected and what came."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 
@@ -22,6 +23,25 @@ class ObservationError(UsageError):
 
 class UnsupportedError(UsageError):
     """A combination that is known to have no meaning or no implementation; the message names the alternative."""
+
+
+@contextmanager
+def placed(where: str, kind: type[UsageError] | None = None) -> Iterator[None]:
+    """Within the block an error of wrong use says where: its message begins with ``where``.
+
+    Args:
+        where: place of what is checked, such as a section of a config.
+        kind: class of the errors that leave the block; by default their own.
+
+    >>> with placed("attacks.tableak"):
+    ...     raise UsageError("steps must be at least 1, got 0")
+    Traceback (most recent call last):
+    lightleak.core.errors.UsageError: attacks.tableak: steps must be at least 1, got 0
+    """
+    try:
+        yield
+    except UsageError as error:
+        raise (kind or type(error))(f"{where}: {error}") from error
 
 
 def close_match(word: object, known: Iterable[str]) -> str:

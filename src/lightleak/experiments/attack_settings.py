@@ -6,8 +6,9 @@ from typing import Any, TypeVar
 from lightleak.attacks import ATTACKS, UpdateAttack
 from lightleak.attacks.model_inversion import INVERSION_ATTACKS
 from lightleak.attacks.property_inference import PROPERTY_ATTACKS
-from lightleak.core.errors import UnsupportedError, UsageError
+from lightleak.core.errors import UnsupportedError, UsageError, placed
 from lightleak.core.observations import ClientUpdate
+from lightleak.core.registry import Registry
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.federation_config import LABEL_METHODS
 from lightleak.protocols.fedavg import ShareLabels
@@ -22,10 +23,8 @@ def make_attack(name: str, options: Mapping[str, Any], where: str) -> UpdateAtta
     if name not in ATTACKS and name in _of_other_kinds():
         raise UsageError(f"{where}: {name} is no attack on client updates; it needs kind: {_of_other_kinds()[name]}")
     make = ATTACKS.get(name)
-    try:
+    with placed(where):
         return make(**options)
-    except UsageError as error:
-        raise UsageError(f"{where}: {error}") from error
 
 
 def _of_other_kinds() -> dict[str, str]:
@@ -128,23 +127,19 @@ def _all_attacks(config: AuditConfig) -> list[UpdateAttack]:
 T = TypeVar("T")
 
 
-def name_and_settings(label: str, options: Mapping[str, Any], key: str = "attack") -> tuple[str, dict[str, Any]]:
-    """The name that a label of the config stands for, its own or that of its setting ``key``, and the other settings.
+def made_from_label(registry: Registry[Callable[..., T]], label: str, options: Mapping[str, Any]) -> T:
+    """Return the attack that a label of the config names, or that its setting ``attack`` names.
 
-    >>> name_and_settings("deep trees", {"attack": "provfl_b", "depth": 3})
-    ('provfl_b', {'depth': 3})
-    """
-    settings = dict(options)
-    return settings.pop(key, label), settings
-
-
-def placed(where: str, make: Callable[[], T]) -> T:
-    """Return what ``make`` makes.
+    >>> made_from_label(PROPERTY_ATTACKS, "few rows", {"attack": "provfl_b", "sample_size": 200}).name
+    'provfl_b'
 
     Raises:
-        UsageError: it refuses a setting; the message begins with the place in the config.
+        UsageError: an unknown attack or setting, or a value of the wrong type or range.
     """
-    try:
-        return make()
-    except (UsageError, TypeError) as error:  # a factory with named arguments refuses others by TypeError
-        raise UsageError(f"{where}: {error}") from error
+    settings = dict(options)
+    with placed(f"attacks.{label}"):
+        make = registry.get(settings.pop("attack", label))
+        try:
+            return make(**settings)
+        except TypeError as error:  # a factory with named arguments refuses others
+            raise UsageError(str(error)) from error

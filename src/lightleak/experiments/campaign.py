@@ -6,7 +6,7 @@ A pack is what one vectorized call takes, or one training with all that is attac
 import json
 import math
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -151,11 +151,17 @@ def finished_rows(units: Sequence[Unit], folder: Path) -> list[dict[str, Any]]:
 
 
 def rows_of(ids: Iterable[str], folder: Path) -> list[dict[str, Any]]:
-    """Return the rows of those units that are done; a unit may hold a list of rows."""
+    """Return the rows of those units that are done."""
+    return [row for _, row in rows_by_unit(ids, folder)]
+
+
+def rows_by_unit(ids: Iterable[str], folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the rows of those units that are done, each with the id of its unit; a unit may hold a list of rows."""
     present = finished_files(folder)
-    files = (unit_file(folder, id) for id in ids)
-    kept = (json.loads(file.read_text()) for file in files if file.name in present)
-    return [row for rows in kept for row in (rows if isinstance(rows, list) else [rows])]
+    for id in ids:
+        if (file := unit_file(folder, id)).name in present:
+            kept = json.loads(file.read_text())
+            yield from ((id, row) for row in (kept if isinstance(kept, list) else [kept]))
 
 
 ROWS_PER_PACK = {"cpu": 1024, "cuda": 2**17}

@@ -1,10 +1,10 @@
 """Clients attacked without a training run: fresh ones, and the small federation of TabLeak's Table 5."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ from lightleak.protocols import fedavg
 from lightleak.protocols.aggregate import aggregate_updates
 from lightleak.protocols.fedavg import ShareLabels
 from lightleak.protocols.fedsgd import client_update
-from lightleak.protocols.records import RecordedAggregate
+from lightleak.protocols.records import RecordedAggregate, RecordedClient
 from lightleak.targets.functional import functional_call
 from lightleak.targets.spec import NetworkSpec, build_network
 
@@ -60,6 +60,13 @@ class Population(Shared):
             raise UsageError(f"batch_size must be at most {len(self.inputs)} (rows the clients hold), got {n_rows}")
         draws = numpy_generator(seed, "client", n_rows, index, *([client] if client else []))
         return torch.as_tensor(draws.integers(0, len(self.inputs), n_rows))
+
+    def gradient(
+        self, network: nn.Module, spec: NetworkSpec, rows: Tensor, **settings: Any
+    ) -> tuple[ClientUpdate, GroundTruth]:
+        """What a client sends for one batch of rows under FedSGD; ``settings`` as for `client_update`."""
+        inputs, labels = self.inputs[rows], self.labels[rows]
+        return client_update(network, spec, self.encoder, inputs, labels, marginals=self.marginals, **settings)
 
 
 @dataclass(frozen=True)
@@ -101,16 +108,8 @@ class FreshClients:
         draws, sent, truths = generator(self.seed, "defense", batch_size, index), [], []
         with _dropout_of(self.seed, "client", batch_size, index):
             for _ in range(self.releases):
-                update, truth = client_update(
-                    network,
-                    self.spec,
-                    people.encoder,
-                    people.inputs[rows],
-                    people.labels[rows],
-                    share_labels=self.share_labels,
-                    share_statistics=self.share_statistics,
-                    marginals=people.marginals,
-                )
+                shared = {"share_labels": self.share_labels, "share_statistics": self.share_statistics}
+                update, truth = people.gradient(network, self.spec, rows, **shared)
                 if self.defense is not None:
                     update = _defended(self.defense, network, update, truth, draws)
                 sent.append(update)
@@ -172,27 +171,33 @@ class FreshFedAvgClients:
         people, protocol = self.population, self.protocol
         training = protocol.local_training(n_rows)
         network = build_network(self.spec, derive_seed(self.seed, "network", n_rows, index))
-        sent, held = [], []
+        observed = []
         for client in range(protocol.aggregate):
             rows = people.draw(self.seed, n_rows, index, client)
-            update, truth = fedavg.client_update(
-                network,
-                self.spec,
-                people.encoder,
-                people.inputs[rows],
-                people.labels[rows],
-                training,
-                share_labels=self.share_labels,
-                marginals=people.marginals,
-                seed=derive_seed(self.seed, "local", n_rows, index, client),
-                defense=self.defense,
-                defend=self.point,
+            observed.append(
+                fedavg.client_update(
+                    network,
+                    self.spec,
+                    people.encoder,
+                    people.inputs[rows],
+                    people.labels[rows],
+                    training,
+                    share_labels=self.share_labels,
+                    marginals=people.marginals,
+                    seed=derive_seed(self.seed, "local", n_rows, index, client),
+                    defense=self.defense,
+                    defend=self.point,
+                )
             )
-            sent.append(update)
-            held.append(truth)
-        if protocol.aggregate == 1:
-            return sent[0], held[0]
-        return aggregate_updates(sent), RecordedAggregate.of(held)
+        return aggregated(observed)
+
+
+def aggregated(observed: Sequence[tuple[ClientUpdate, RecordedClient]]) -> tuple[ClientUpdate, GroundTruth]:
+    """Return the update of one client, or the mean of several clients' updates, and the rows behind it."""
+    if len(observed) == 1:
+        return observed[0]
+    updates, truths = zip(*observed, strict=True)
+    return aggregate_updates(updates), RecordedAggregate.of(truths)
 
 
 @dataclass(frozen=True)
@@ -256,18 +261,8 @@ class Federation:
             raise UsageError(f"rounds of the federation are counted from 1, got {epoch}")
         network, rows = build_network(self.spec, seed=0), self._rows[index]
         network.load_state_dict(self._parameters(epoch - 1), strict=False)
-        people = self.population
         with _dropout_of(self.seed, "federation", epoch, index):
-            return client_update(
-                network,
-                self.spec,
-                people.encoder,
-                people.inputs[rows],
-                people.labels[rows],
-                share_labels=self.share_labels,
-                marginals=people.marginals,
-                epoch=epoch,
-            )
+            return self.population.gradient(network, self.spec, rows, share_labels=self.share_labels, epoch=epoch)
 
 
 @contextmanager

@@ -44,6 +44,12 @@ class Experiment(Shared):
     spec: NetworkSpec
     client_rows: ClientRows = "all"
 
+    @property
+    def table_words(self) -> str:
+        """The table in words, for a plan."""
+        name, train, test = self.table.card.name, len(self.table.train), len(self.table.test)
+        return f"{name}: {train} training and {test} test rows, encoded width {self.encoder.width}"
+
     @cached_property
     def population(self) -> Population:
         """The training rows as fresh clients hold them."""

@@ -1,10 +1,11 @@
 """What a client of federated learning sends, and what it does to that before it leaves, as typed data."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from lightleak.core.bounds import Section, bounded
-from lightleak.core.errors import UsageError, close_match
+from lightleak.core.errors import UsageError, close_match, placed
 from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES, TrainingDefense, UpdateDefense
 from lightleak.protocols.client_training import LocalTraining
 
@@ -162,18 +163,25 @@ def defense_of(config: DefenseConfig) -> UpdateDefense | TrainingDefense | None:
     """
     if config.is_none:
         return None
-    if config.name not in UPDATE_DEFENSES and config.name not in TRAINING_DEFENSES:
-        known = sorted({NO_DEFENSE, *UPDATE_DEFENSES, *TRAINING_DEFENSES})
-        raise UsageError(
-            f"defense.name: unknown defense {config.name!r}{close_match(config.name, known)}; known: {', '.join(known)}"
-        )
-    kind: Any = (TRAINING_DEFENSES if config.name in TRAINING_DEFENSES else UPDATE_DEFENSES).get(config.name)
+    with placed("defense.name"):
+        defense_class(config.name)
+    with placed("defense.options"):
+        return make_defense(config.name, config.options)
+
+
+def make_defense(name: str, options: Mapping[str, Any]) -> UpdateDefense | TrainingDefense:
+    """The defense of this name with these settings; errors as for `defense_of`."""
+    kind = defense_class(name)
     settings = [f.name for f in fields(kind)]
-    if unknown := sorted(set(config.options) - set(settings)):
-        listed = ", ".join(settings) or "none"
-        raise UsageError(f"defense.options: {config.name} has no setting {', '.join(unknown)}; settings: {listed}")
-    try:
-        made: UpdateDefense | TrainingDefense = kind(**config.options)
-    except UsageError as error:
-        raise UsageError(f"defense.options: {error}") from error
+    if unknown := sorted(set(options) - set(settings)):
+        raise UsageError(f"{name} has no setting {', '.join(unknown)}; settings: {', '.join(settings) or 'none'}")
+    made: UpdateDefense | TrainingDefense = kind(**options)
     return made
+
+
+def defense_class(name: str) -> Any:
+    """The class of a defense; errors as for `defense_of`."""
+    if name not in UPDATE_DEFENSES and name not in TRAINING_DEFENSES:
+        known = sorted({NO_DEFENSE, *UPDATE_DEFENSES, *TRAINING_DEFENSES})
+        raise UsageError(f"unknown defense {name!r}{close_match(name, known)}; known: {', '.join(known)}")
+    return (TRAINING_DEFENSES if name in TRAINING_DEFENSES else UPDATE_DEFENSES).get(name)

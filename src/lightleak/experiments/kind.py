@@ -60,12 +60,12 @@ class Checked(Generic[C, W]):
 
 
 @dataclass(frozen=True)
-class Captured:
-    """Captures that an offline attack can serve.
+class Ready:
+    """A run that has been checked.
 
     Attributes:
-        stages: makes the stages that attack them, in a run folder for an engine.
-        notes: what the user should know of the captures.
+        stages: makes its stages, in a run folder for an engine.
+        notes: what the user should know before it begins.
         left_out: why attacks do not apply, by name.
     """
 
@@ -112,7 +112,7 @@ class Kind(ABC, Generic[C, W]):
         """Yield the stages of a run; what belongs between two of them is done when the later one is asked for."""
 
     @abstractmethod
-    def captured(self, config: C, root: Path) -> Captured:
+    def captured(self, config: C, root: Path) -> Ready:
         """Find the captures below ``root`` and check every attack on them; errors as for `check`."""
 
     @abstractmethod

@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from lightleak.core.ranks import detect_ranks
@@ -36,28 +37,25 @@ def core_quota(proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/f
 
 def memory_limit(proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> int | None:
     """Bytes that the control group allows; ``None`` without a limit."""
-    limits = []
-    for folder in _control_groups("memory", proc, root):
-        for name in ("memory.max", "memory.limit_in_bytes"):
-            try:
-                limits.append(int((folder / name).read_text()))
-            except (OSError, ValueError):  # no such file at this level, or "max"
-                continue
-    return min((limit for limit in limits if limit < _NO_LIMIT_BYTES), default=None)
+    return min((limit for limit, _ in _memory_limits(proc, root)), default=None)
 
 
 def memory_in_group(proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> int | None:
     """Bytes that the innermost control group with a limit still has; ``None`` if no group reports it."""
     left = []
+    for limit, used in _memory_limits(proc, root):
+        with suppress(OSError, ValueError):
+            left.append(limit - int(used.read_text()))
+    return min(left, default=None)
+
+
+def _memory_limits(proc: Path, root: Path) -> Iterator[tuple[int, Path]]:
+    """Yield the limit of every control group that has one, and the file that says how much is used."""
     for folder in _control_groups("memory", proc, root):
         for most, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
-            try:
-                limit = int((folder / most).read_text())
-                if limit < _NO_LIMIT_BYTES:
-                    left.append(limit - int((folder / used).read_text()))
-            except (OSError, ValueError):
-                continue
-    return min(left, default=None)
+            with suppress(OSError, ValueError):  # no such file at this level, or "max"
+                if (limit := int((folder / most).read_text())) < _NO_LIMIT_BYTES:
+                    yield limit, folder / used
 
 
 def total_memory() -> int | None:

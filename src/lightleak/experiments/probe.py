@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 
 import lightning
 import torch
+from lightning.pytorch.callbacks import LambdaCallback
 
 from lightleak.core.devices import one_thread, peak_resident, resident_bytes, synchronize
 from lightleak.experiments.campaign import pack_key
@@ -342,7 +343,21 @@ def probe_training(config: AuditConfig, experiment: Experiment, processes: int =
     """
     alone = {name: value for name, value in config.training.trainer.items() if name not in ONE_DEVICE}
     config = replace(config, training=replace(config.training, trainer=alone))
-    prepared, clock = prepare_training(config, experiment), _Clock()
+    prepared, batches, validation = prepare_training(config, experiment), list[float](), list[float]()
+
+    def note_batch(trainer: lightning.Trainer, *_: object) -> None:
+        synchronize(trainer.strategy.root_device)
+        batches.append(time.perf_counter())
+
+    def note_validation(*_: object) -> None:
+        validation.append(time.perf_counter())
+
+    clock = LambdaCallback(
+        on_train_start=note_batch,
+        on_train_batch_end=note_batch,
+        on_validation_start=note_validation,
+        on_validation_end=note_validation,
+    )
     device = places_of(alone, config.device).strategy.root_device
     # Only this device's generator: torch's default touches every GPU of the machine.
     kept = torch.random.fork_rng([device] if device.type == "cuda" else [])
@@ -362,35 +377,11 @@ def probe_training(config: AuditConfig, experiment: Experiment, processes: int =
     ):
         trainer.fit(prepared.model, datamodule=prepared.data)
         memory = peak()
-        batches = len(prepared.data.train_dataloader())
-    return TrainingCost(-(-batches // processes), clock.batch, clock.validation, memory)
-
-
-class _Clock(lightning.Callback):
-    """Reads the time at every batch."""
-
-    def __init__(self) -> None:
-        self._ends: list[float] = []
-        self._began = self.validation = 0.0
-
-    @property
-    def batch(self) -> float:
-        """Seconds of a batch."""
-        warm = min(WARM_BATCHES, len(self._ends) - 2)
-        return (self._ends[-1] - self._ends[warm]) / (len(self._ends) - 1 - warm)
-
-    def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        self._ends.append(time.perf_counter())
-
-    def on_train_batch_end(self, trainer: lightning.Trainer, *_: object) -> None:
-        synchronize(trainer.strategy.root_device)
-        self._ends.append(time.perf_counter())
-
-    def on_validation_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        self._began = time.perf_counter()
-
-    def on_validation_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        self.validation = time.perf_counter() - self._began
+        number = len(prepared.data.train_dataloader())
+    warm = min(WARM_BATCHES, len(batches) - 2)
+    of_batch = (batches[-1] - batches[warm]) / (len(batches) - 1 - warm)
+    of_validation = validation[-1] - validation[-2] if validation else 0.0
+    return TrainingCost(-(-number // processes), of_batch, of_validation, memory)
 
 
 def seconds_words(seconds: float) -> str:

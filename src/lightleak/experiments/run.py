@@ -1,7 +1,7 @@
 """Runs of every kind of audit: begun or resumed, stage by stage, into one folder with results and report."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from lightleak.experiments.campaign import rows_of, run_packs
 from lightleak.experiments.engine import Engine, open_engine
 from lightleak.experiments.environment import write_environment
 from lightleak.experiments.folder import opened_folder
-from lightleak.experiments.kind import Kind, Stage
+from lightleak.experiments.kind import Ready
 from lightleak.experiments.load import kind_of, load_config
 from lightleak.experiments.redaction import dropped, redact_run
 from lightleak.experiments.results import RESULTS_FILE, write_results
@@ -65,17 +65,38 @@ def run_audit(
             "runs attacks on several machines",
             soft_wrap=True,
         )
-    stages = partial(kind.stages, checked, folder, console=console)
-    return run_in_folder(config, folder, stages, checked.left_out, command, console)
+    ready = Ready(partial(kind.stages, checked, console=console), left_out=checked.left_out)
+    return run_in_folder(config, ready, folder, command, console)
+
+
+def attack_captures(
+    config: Any, root: Path, folder: Path, command: Sequence[str] = (), console: Console | None = None
+) -> dict[str, Any]:
+    """Run the config's attacks on every capture below ``root`` and write a run folder; nothing is trained.
+
+    Without truth the rows carry no accuracy, only what an attacker has: the result and how certain it is. A folder is
+    resumed, as for `run_audit`.
+
+    Args:
+        config: the attacks.
+        root: folder with one or more captures.
+        folder: the run folder.
+        command: recorded in ``environment.json``.
+        console: where progress goes.
+
+    Raises:
+        UsageError: no capture, an unknown attack, a truth that is not the observation's, an observation an attack
+            cannot serve, or a folder that holds another run; before any work.
+    """
+    return run_in_folder(config, kind_of(config).captured(config, root), folder, command, console, root)
 
 
 def run_in_folder(
     config: Any,
+    ready: Ready,
     folder: Path,
-    stages: Callable[[Engine], Iterable[Stage]],
-    left_out: Mapping[str, str],
-    command: Sequence[str],
-    console: Console,
+    command: Sequence[str] = (),
+    console: Console | None = None,
     capture: Path | None = None,
     when_open: Callable[[], object] = lambda: None,
 ) -> dict[str, Any]:
@@ -83,20 +104,21 @@ def run_in_folder(
 
     Args:
         config: the experiment.
+        ready: its work.
         folder: the run folder.
-        stages: makes the stages for an engine.
-        left_out: why attacks do not apply, by name.
         command: recorded in ``environment.json``.
         console: where progress goes.
         capture: see `open_run_folder`.
         when_open: called when the folder is open.
     """
-    kind = kind_of(config)
+    kind, console = kind_of(config), console or Console()
+    for note in ready.notes:
+        console.print(note, soft_wrap=True)
     with open_engine(config) as engine, open_run_folder(folder, config, capture):
         when_open()
         if dropped(folder) is None:
             write_environment(folder, engine.device, command)
-            results = run_stages(kind, config, stages(engine), folder, engine, console, left_out)
+            results = run_stages(config, ready, folder, engine, console)
         else:  # it is finished: what its stages need is gone
             results = json.loads((folder / RESULTS_FILE).read_text())
         redact_run(folder, config.redact, kind.private)
@@ -104,25 +126,19 @@ def run_in_folder(
     return results
 
 
-def run_stages(
-    kind: Kind[Any, Any],
-    config: Any,
-    stages: Iterable[Stage],
-    folder: Path,
-    engine: Engine,
-    console: Console,
-    left_out: Mapping[str, str],
-) -> dict[str, Any]:
+def run_stages(config: Any, ready: Ready, folder: Path, engine: Engine, console: Console) -> dict[str, Any]:
     """Run the stages and return the content of ``results.json``; what is finished is written however they end."""
-    ids: list[str] | None = None
+    kind, ids = kind_of(config), list[str]()
+    has_begun = False
     try:
-        for stage in stages:
-            ids = [*(ids or ()), *(stage.ids if stage.has_rows else ())]
+        for stage in ready.stages(folder, engine):
+            has_begun = True
+            ids += stage.ids if stage.has_rows else ()
             run_packs(stage.packs, folder, engine, stage.noun, console.quiet)
     finally:
-        if ids is not None:
+        if has_begun:
             rows = kind.rows(rows_of(ids, folder))
-            results = write_results(folder, rows, kind.keys, kind.per, left_out, kind.findings(folder))
+            results = write_results(folder, rows, kind.keys, kind.per, ready.left_out, kind.findings(folder))
             kind.leave(folder, rows)
             build_report(folder, redact=bool(config.redact))
     return results

@@ -7,6 +7,7 @@ of the wrong type are refused with their place.
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, Field, asdict, dataclass, fields, is_dataclass, replace
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -115,7 +116,7 @@ def build_settings(kind: type[T], tree: Mapping[str, Any], source: str) -> T:
 
 def _built(kind: Any, usual: Any, tree: Mapping[str, Any], prefix: str, source: str) -> Any:
     """A dataclass of plain values, or a copy of the instance ``usual`` with these values."""
-    hints, declared = get_type_hints(kind), {one.name: one for one in fields(kind) if one.init}
+    hints, declared = _hints(kind), {one.name: one for one in fields(kind) if one.init}
     for name in tree:
         if name not in declared:
             place, known = f"{prefix}{name}" if prefix else repr(name), ", ".join(declared)
@@ -135,6 +136,9 @@ def _built(kind: Any, usual: Any, tree: Mapping[str, Any], prefix: str, source: 
             raise UsageError(f"{source}: {place} is required")
     _require_limits({name: list(value) for name, value in values.items() if isinstance(value, tuple)}, prefix)
     return kind(**values) if usual is None else replace(usual, **values)
+
+
+_hints = cache(get_type_hints)
 
 
 def _default_of(declared: "Field[Any]") -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import lightning
 from lightning.fabric.plugins import ClusterEnvironment
 from lightning.fabric.utilities.rank_zero import rank_zero_only
-from lightning.pytorch.callbacks import RichProgressBar
+from lightning.pytorch.callbacks import LambdaCallback, RichProgressBar
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from rich.console import Console
 
@@ -225,20 +225,29 @@ def prepare_training(config: AuditConfig, experiment: Experiment) -> Prepared:
 
 
 def make_capture(config: AuditConfig, experiment: Experiment, root: Path) -> GradientCapture | UpdateCapture:
-    """What records the updates to attack."""
-    if config.protocol.is_fedavg:
-        return update_capture(config, experiment, root)
+    """What records the updates to attack: those that the server receives, of the epochs or rounds to capture."""
+    capture, protocol, per_epoch = config.capture, config.protocol, config.capture.per_epoch
+    kept: dict[str, Any] = {"root": root, "keep": config.monitor.attack is not None, "marginals": experiment.marginals}
+    if protocol.is_fedavg:
+        per_epoch = protocol.updates_of_round if capture.is_whole else per_epoch
+        return UpdateCapture(
+            experiment.encoder,
+            share_labels=label_sharing(config),
+            rounds=capture.epochs,
+            per_round=per_epoch,
+            aggregate=protocol.aggregate > 1,
+            max_captures=len(capture.epochs) * per_epoch,
+            **kept,
+        )
     return GradientCapture(
         encoder=experiment.encoder,
-        epochs=config.capture.epochs,
-        per_epoch=None if config.capture.is_whole else config.capture.per_epoch,
-        at=config.capture.at if config.defense.is_none else "noised",
-        root=root,
+        epochs=capture.epochs,
+        per_epoch=None if capture.is_whole else per_epoch,
+        at=capture.at if config.defense.is_none else "noised",
         share_labels=shares_labels(config),
         share_statistics=shares_statistics(config),
-        marginals=experiment.marginals,
-        keep=config.monitor.attack is not None,
-        max_captures=sys.maxsize if config.capture.is_whole else len(config.capture.epochs) * config.capture.per_epoch,
+        max_captures=sys.maxsize if capture.is_whole else len(capture.epochs) * per_epoch,
+        **kept,
     )
 
 
@@ -352,11 +361,12 @@ def one_training(
         ours: further arguments of the Trainer, which win.
     """
     defaults = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    at_epoch_end = LambdaCallback(on_train_epoch_end=lambda trainer, module: report(1.0))
     with quiet_lightning():
         trainer = make_trainer(
             settings,
             device,
-            **{**defaults, "max_epochs": epochs, "callbacks": [*callbacks, EpochReport(report)], **ours},
+            **{**defaults, "max_epochs": epochs, "callbacks": [*callbacks, at_epoch_end], **ours},
         )
         with interrupts(trainer):
             yield trainer
@@ -384,17 +394,6 @@ def check_trainer(settings: Mapping[str, Any], device: str, runs_beside_others: 
             )
     with quiet_lightning():
         make_trainer(settings, device, logger=False, enable_checkpointing=False)
-
-
-class EpochReport(lightning.Callback):
-    """Reports 1 after every epoch."""
-
-    def __init__(self, report: Callable[[float], None]) -> None:
-        self.report = report
-
-    def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """Report it."""
-        self.report(1.0)
 
 
 def places_of_training(config: AuditConfig) -> Places:
@@ -478,22 +477,6 @@ def federation(config: AuditConfig, experiment: Experiment) -> FederatedAveragin
         defense=defense,
         defend=config.defense.point,
         group_size=protocol.aggregate if protocol.aggregate > 1 else None,
-    )
-
-
-def update_capture(config: AuditConfig, experiment: Experiment, root: Path) -> UpdateCapture:
-    """What records the updates that the server receives in the rounds to capture."""
-    per_round = config.protocol.updates_of_round if config.capture.is_whole else config.capture.per_epoch
-    return UpdateCapture(
-        experiment.encoder,
-        share_labels=label_sharing(config),
-        marginals=experiment.marginals,
-        root=root,
-        keep=config.monitor.attack is not None,
-        rounds=config.capture.epochs,
-        per_round=per_round,
-        aggregate=config.protocol.aggregate > 1,
-        max_captures=len(config.capture.epochs) * per_round,
     )
 
 

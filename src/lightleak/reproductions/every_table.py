@@ -28,9 +28,8 @@ from lightleak.reproductions.plan import probe_stages
 from lightleak.reproductions.reproduce import reproduction_of, run_reproduction
 from lightleak.reproductions.reproduction import STRETCH
 from lightleak.reproductions.settings import Selection
-from lightleak.reproductions.status import STATUS_FILE, Status, TableStatus
-from lightleak.reproductions.status_page import measured as measured_words
-from lightleak.reproductions.status_page import write_status_page
+from lightleak.reproductions.status import STATUS_FILE, Status, TableStatus, write_status_page
+from lightleak.reproductions.status import measured as measured_words
 
 MINUTES = 8.0
 """Budget of a table unless another is asked for, in minutes of one core."""

@@ -5,7 +5,6 @@ device, workers, resume, progress and interruption are the same for all. A subcl
 (`Reproduction.where`) and in which column its number is found; comparison, notes and timing follow from that.
 """
 
-import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,17 +17,15 @@ import torch
 
 from lightleak.core.errors import LightLeakError
 from lightleak.core.summary import Summary, summarize
-from lightleak.experiments.campaign import run_packs
+from lightleak.experiments.campaign import rows_by_unit, run_packs
 from lightleak.experiments.engine import Engine, LocalEngine
 from lightleak.experiments.kinds.vertical.kind import VerticalKind
 from lightleak.experiments.pack import Pack, Shared, Task
 from lightleak.experiments.pack import Place as Place
 from lightleak.experiments.results import write_results
 from lightleak.experiments.training import one_training
-from lightleak.experiments.unit import finished_files, unit_file
 from lightleak.reproductions.comparison import FEWEST, Compared
-from lightleak.reproductions.paper.settings import measurements, note
-from lightleak.reproductions.paper.values import PaperCell, PaperTable
+from lightleak.reproductions.paper.values import PaperCell, PaperTable, measurements, note
 from lightleak.reproductions.settings import Selection, selected, with_seeds
 from lightleak.targets.checkpoints import LastCheckpoint
 
@@ -369,9 +366,5 @@ def _run_stage(reproduction: Reproduction, stage: Stage, folder: Path, engine: E
     try:
         run_packs(packs, place, engine, stage.noun, quiet)
     finally:
-        present = finished_files(place)
-        for id in ids if stage.reported else ():
-            if unit_file(place, id).name in present:
-                content = json.loads(unit_file(place, id).read_text())
-                content = content if isinstance(content, list) else [content]
-                rows += [row for one in content if (row := reproduction.row(one, stage, id)) is not None]
+        found = rows_by_unit(ids, place) if stage.reported else ()
+        rows += [made for id, row in found if (made := reproduction.row(row, stage, id)) is not None]

@@ -39,20 +39,19 @@ from lightleak.tuning.study import DEFAULT, WORKER, open_storage
 TRIALS = "trials"
 
 
-def trial_tree(config: TuneConfig, values: Mapping[str, Any], rows: str = "validation") -> dict[str, Any]:
-    """Return the audit for ``values``: searches filled in, steps within the budget, clients of the given rows.
+def trial_tree(config: TuneConfig, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the audit for ``values``: searches filled in, steps within the budget, clients of the validation rows.
 
     Args:
         config: the study.
         values: of searched settings, by dotted key.
-        rows: see `InitialConfig`; only an audit of updates has fresh clients to draw.
     """
     tree = with_steps(config.space.fill(values), config.study.budget)
     if tree.get("kind", "updates") == "updates":
         initial = tree.get("initial") or {}
         if not isinstance(initial, dict):
             raise UsageError(f"initial must be a mapping of settings, got {initial!r}")
-        tree["initial"] = {**initial, "rows": rows}
+        tree["initial"] = {**initial, "rows": "validation"}
     return tree
 
 

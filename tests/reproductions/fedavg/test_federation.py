@@ -11,9 +11,8 @@ from lightleak.experiments.unit import unit_file
 from lightleak.protocols.federation import FederatedAveraging
 from lightleak.reproductions.fedavg.clients import (
     ImageClients,
-    accuracy,
+    accuracy_on_test_images,
     model_folder,
-    observe_round,
     trained,
     training_work,
     weights_file,
@@ -51,7 +50,7 @@ def test_weights_before_rounds_and_accuracy_are_kept(clients: ImageClients, tmp_
     row = json.loads(unit_file(tmp_path, pack.ids[0]).read_text())
     network = build_network(clients.preset.spec, seed=0)
     network.load_state_dict(last)
-    assert row["test_accuracy"] == accuracy(network, clients, CPU)
+    assert row["test_accuracy"] == accuracy_on_test_images(network, clients)
     assert row["test_images"] == len(clients.dataset.test) and row["rounds"] == 3 and row["defense"] == "none"
     assert not list(tmp_path.rglob("*.ckpt"))
 
@@ -89,11 +88,11 @@ def test_an_interrupted_training_goes_on(
 def test_a_client_of_a_round_starts_from_its_weights(clients: ImageClients, tmp_path: Path) -> None:
     training_work(clients, SETTING, rounds=1, kept=(1, 2)).run(tmp_path, CPU, silently)
     setting = ClientSetting(2, 2, share_labels="none", round=2)
-    update, truth = observe_round(clients, setting, 1, tmp_path)
+    update, truth = clients.observe(setting, 1, tmp_path)
     assert equal(weights(tmp_path, clients, 2), dict(update.parameters))
     assert update.facts.epoch == 1 and update.labels is None
     assert torch.equal(truth.inputs, clients.rows(1)[0])
-    first, _ = observe_round(clients, ClientSetting(2, 2, round=1), 0, tmp_path)
+    first, _ = clients.observe(ClientSetting(2, 2, round=1), 0, tmp_path)
     assert equal(weights(tmp_path, clients, 1), dict(first.parameters))
 
 

@@ -61,7 +61,7 @@ def test_stand_in_has_femnists_settings_on_its_own_images() -> None:
     assert DIGITS.attack == {**FEMNIST.attack, "learning_rate": 0.1}
     for distance, weights in FEMNIST.prior_weights.items():
         assert DIGITS.prior_weights[distance] == pytest.approx({name: one / 100 for name, one in weights.items()})
-    assert DIGITS.is_stand_in and not FEMNIST.is_stand_in and not CIFAR100.is_stand_in
+    assert DIGITS.stand_in and not FEMNIST.stand_in and not CIFAR100.stand_in
 
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.dataset)

@@ -11,8 +11,15 @@ from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.experiments.kinds.vertical.job import attack_named, defense_named, plan_jobs
 from lightleak.reproductions.paper.values import PaperCell, load_paper_table, paper_tables
 from lightleak.reproductions.provfl import grid, studies
-from lightleak.reproductions.provfl.grid import SplitTrainings, attack_of, audit_of, defense_of, resolved, training_of
-from lightleak.reproductions.provfl.table_facts import correlation
+from lightleak.reproductions.provfl.grid import (
+    SplitTrainings,
+    attack_of,
+    audit_of,
+    correlation,
+    defense_of,
+    resolved,
+    training_of,
+)
 from lightleak.reproductions.reproduce import reproduction_of
 from lightleak.reproductions.reproduction import run_stages
 from lightleak.reproductions.settings import Selection

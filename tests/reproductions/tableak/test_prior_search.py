@@ -22,7 +22,7 @@ from lightleak.reproductions.tableak.prior_search import (
     PRIOR_WEIGHTS,
     SEARCH_FILE,
     PriorSearch,
-    chosen_weights,
+    best_weight,
     local_setting_of,
 )
 
@@ -130,15 +130,15 @@ def test_validation_clients_are_never_reported_ones() -> None:
 
 
 def test_the_most_accurate_weight_is_chosen_and_the_first_of_equal_ones() -> None:
-    setting = SETTINGS[1]
-    row = {"dataset": "synthetic-d1-c1", "target": "mlp-3", "attack": "tableak_fedavg", "batch_size": 4}
-    row |= {"local_epochs": 2, "local_batches": 2}
+    trials = search().trials()
+    assert list(trials) == [SETTINGS[1], SETTINGS[2]]  # one epoch and the baseline have no weight to choose
     scores = {0.0: 0.5, 0.5: 0.7, 0.1: 0.7}
-    found = [row | {"epoch_prior": weight, "cell_accuracy": score} for weight, score in scores.items()]
-    others = [row | {"attack": "inverting_gradients_fedavg", "epoch_prior": 0.1, "cell_accuracy": 0.99}]
-    assert chosen_weights([setting], [*found, *others])[setting] == 0.5
-    without = chosen_weights([SETTINGS[0], SETTINGS[3]], found)
-    assert list(without.values()) == [0.0, None]  # one epoch; the baseline
+    accuracy = {trials[SETTINGS[1]][weight].name: score for weight, score in scores.items()}
+    accuracy[trials[SETTINGS[2]][0.1].name] = 0.99
+    assert best_weight(trials[SETTINGS[1]], accuracy) == 0.5
+    assert best_weight(trials[SETTINGS[2]], accuracy) == 0.1
+    without = search().weights(Path("no such run"))
+    assert list(without.values()) == [0.0, 0.0, 0.0, None]
 
 
 def test_rows_carry_the_chosen_weight_and_no_validation_client(finished: tuple[Path, Any]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import lightning
 import torch
-from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.callbacks import LambdaCallback
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
@@ -19,7 +19,8 @@ from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import derive_seed, numpy_generator
 from lightleak.data.image_datasets import ImageDataset, client_positions, load_image_dataset
 from lightleak.data.sources import dataset_folder
-from lightleak.protocols.aggregate import aggregate_updates
+from lightleak.experiments.clients import aggregated
+from lightleak.experiments.kinds.released.judge import accuracy, logits_of
 from lightleak.protocols.fedavg import client_update
 from lightleak.protocols.federated_data import FederatedData
 from lightleak.protocols.federation import FederatedAveraging
@@ -83,53 +84,43 @@ class ImageClients:
         return self.dataset.scale.encode(images.pixels.float() / 255), images.labels
 
     def observe(
-        self, setting: ClientSetting, index: int, network: nn.Module | None = None
+        self, setting: ClientSetting, index: int, folder: Path | None = None
     ) -> tuple[ClientUpdate, GroundTruth]:
         """Return update ``index``, of one client or the mean of several; its images are the same in every setting.
 
         Args:
             setting: what leaves the clients.
             index: number of the update.
-            network: what the server sent; None: an untrained network of the update's own.
+            folder: of the run that has trained the network of the setting's round; without one, or without a round, the
+                server has sent an untrained network of the update's own.
 
         Raises:
             UsageError: there are too few clients.
         """
         spec, training = self.preset.spec, setting.training(self.preset)
-        if network is None:
-            network = build_network(spec, derive_seed(self.seed, "network", index))
-        updates, truths = [], []
-        for client in range(index * setting.n_clients, (index + 1) * setting.n_clients):
-            update, truth = client_update(
-                network,
-                spec,
-                self.dataset.scale,
-                *self.rows(client),
-                training,
-                share_labels=setting.share_labels,
-                epoch=0 if setting.round is None else setting.round - 1,
-                seed=derive_seed(self.seed, "client", client),
-                defense=setting.make_defense(),
-                defend="steps",
-            )
-            updates.append(update)
-            truths.append(truth)
-        return as_received(updates, setting), joined(truths)
-
-
-def as_received(updates: Sequence[ClientUpdate], setting: ClientSetting) -> ClientUpdate:
-    """Return what the server receives of one client's update, or of the mean of several."""
-    update = updates[0] if len(updates) == 1 else aggregate_updates(updates)
-    if setting.states_epochs:
-        return update
-    return replace(update, facts=replace(update.facts, epochs=None, batch_size=None))
-
-
-def joined(truths: Sequence[GroundTruth]) -> GroundTruth:
-    """Return the images of all clients behind an update."""
-    if len(truths) == 1:
-        return truths[0]
-    return GroundTruth(torch.cat([truth.inputs for truth in truths]), torch.cat([truth.labels for truth in truths]))
+        network = build_network(spec, derive_seed(self.seed, "network", index))
+        if folder is not None and setting.round is not None:
+            network.load_state_dict(load_file(weights_file(model_folder(folder, self, setting), setting.round)))
+        update, truth = aggregated(
+            [
+                client_update(
+                    network,
+                    spec,
+                    self.dataset.scale,
+                    *self.rows(client),
+                    training,
+                    share_labels=setting.share_labels,
+                    epoch=0 if setting.round is None else setting.round - 1,
+                    seed=derive_seed(self.seed, "client", client),
+                    defense=setting.make_defense(),
+                    defend="steps",
+                )
+                for client in range(index * setting.n_clients, (index + 1) * setting.n_clients)
+            ]
+        )
+        if not setting.states_epochs:
+            update = replace(update, facts=replace(update.facts, epochs=None, batch_size=None))
+        return update, truth
 
 
 @lru_cache(maxsize=2)
@@ -138,7 +129,6 @@ def _dataset(name: StudyDataset, data_folder: str | None) -> ImageDataset:
     return load_image_dataset(name, None if data_folder is None else dataset_folder(name, data_folder), writers)
 
 
-IMAGES_AT_ONCE = 1000
 CHECKPOINT_ROUNDS = 10
 
 
@@ -170,8 +160,13 @@ def train_clients(
         defend="steps",
     )
     checkpoint = LastCheckpoint(place, every=CHECKPOINT_ROUNDS)
-    cost, keep = _steps_per_round(clients, setting), _KeepRounds(place, kept)
-    fit(module, at, rounds, cost, [keep], checkpoint, datamodule=_federated(clients))
+
+    def keep(trainer: lightning.Trainer, module: FederatedAveraging) -> None:
+        if (number := trainer.current_epoch + 1) in kept:
+            save_weights(module.network, weights_file(place, number))
+
+    callbacks, cost = [LambdaCallback(on_train_epoch_start=keep)], _steps_per_round(clients, setting)
+    fit(module, at, rounds, cost, callbacks, checkpoint, datamodule=_federated(clients))
     if rounds + 1 in kept:
         save_weights(module.network, weights_file(place, rounds + 1))
     checkpoint.file.unlink(missing_ok=True)
@@ -185,7 +180,7 @@ def train_clients(
             "defense": "none" if module.defense is None else module.defense.describe(),
             "source": "training",
             "rounds": rounds,
-            "test_accuracy": accuracy(module.network.to(at.device).eval(), clients, at.device),
+            "test_accuracy": accuracy_on_test_images(module.network.to(at.device).eval(), clients),
             "test_images": len(dataset.test),
             "seconds": time.perf_counter() - began,
             "seed": clients.seed,
@@ -204,18 +199,6 @@ def _federated(clients: ImageClients) -> FederatedData:
     partition = [range(i * n, (i + 1) * n) for i in range(len(rows))]
     per_round = min(preset.clients_per_round, len(rows))
     return FederatedData(train, partition, clients_per_round=per_round, seed=derive_seed(clients.seed, "rounds"))
-
-
-class _KeepRounds(Callback):
-    """Keeps the weights before some rounds."""
-
-    def __init__(self, place: Path, kept: Sequence[int]) -> None:
-        self.place, self.kept = place, kept
-
-    def on_train_epoch_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        number = trainer.current_epoch + 1
-        if number in self.kept:
-            save_weights(pl_module.network, weights_file(self.place, number))  # type: ignore[arg-type]
 
 
 def trained(setting: ClientSetting) -> ClientSetting:
@@ -246,23 +229,8 @@ def rehearse(trainings: Sequence[tuple[ImageClients, ClientSetting]], rounds: Se
             save_weights(build_network(clients.preset.spec, seed=0), file)
 
 
-def observe_round(
-    clients: ImageClients, setting: ClientSetting, index: int, folder: Path
-) -> tuple[ClientUpdate, GroundTruth]:
-    """Return the update of client ``index`` in a round of the training kept in a run folder, sampled or not."""
-    assert setting.round is not None  # else the clients are untrained
-    network = build_network(clients.preset.spec, seed=0)
-    place = model_folder(folder, clients, setting)
-    network.load_state_dict(load_file(weights_file(place, setting.round)))
-    return clients.observe(setting, index, network)
-
-
-@torch.no_grad()
-def accuracy(network: nn.Module, clients: ImageClients, device: torch.device) -> float:
+def accuracy_on_test_images(network: nn.Module, clients: ImageClients) -> float:
     """Return the accuracy of a network in eval mode on the test images."""
-    dataset, hits = clients.dataset, 0
-    for start in range(0, len(dataset.test), IMAGES_AT_ONCE):
-        images = dataset.test.take(torch.arange(start, min(start + IMAGES_AT_ONCE, len(dataset.test))))
-        rows = dataset.scale.encode(images.pixels.float() / 255).to(device)
-        hits += int((network(rows).argmax(1).cpu() == images.labels).sum())
-    return hits / len(dataset.test)
+    images = clients.dataset.test.take(torch.arange(len(clients.dataset.test)))
+    logits = logits_of(network, clients.dataset.scale.encode(images.pixels.float() / 255))
+    return accuracy(logits.argmax(1), images.labels) or 0.0

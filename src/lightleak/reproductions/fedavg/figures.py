@@ -29,7 +29,7 @@ from lightleak.reproductions.fedavg.clients import ImageClients
 from lightleak.reproductions.fedavg.job import attack_row, unit_id
 from lightleak.reproductions.fedavg.setting import AttackSetting, setting_of
 from lightleak.reproductions.fedavg.tables import ImageStudy, attack_facts, stand_in_notes
-from lightleak.reproductions.paper.values import PaperCell
+from lightleak.reproductions.paper.values import PaperCell, paper_settings
 from lightleak.reproductions.reproduction import CPU, Place, Row, Rows, Work
 from lightleak.reproductions.settings import selected
 
@@ -89,13 +89,7 @@ def order_of(true: Tensor, made: Tensor) -> Tensor:
     return match_rows(psnr(true.flatten(1), made.flatten(1)))
 
 
-TITLES = {
-    "fedavg_prior": "Ours (prior)",
-    "fedavg_no_prior": "Ours (no prior)",
-    "fedavg_shared": "Shared",
-    "fedavg_epoch": "FedSGD-Epoch",
-    "fedavg_fedsgd": "FedSGD",
-}
+TITLES: dict[str, str] = paper_settings("fedavg")["titles"]
 """Attacks as the paper calls them."""
 
 
@@ -111,7 +105,7 @@ class PictureGrid(ImageStudy):
     def choose(self) -> list[PaperCell]:
         """Cells of the chosen images; a stand-in is compared with the first dataset."""
         datasets, dataset = list(dict.fromkeys(cell.dataset for cell in self.table.drawn)), self.preset.dataset
-        if not self.preset.is_stand_in and dataset not in datasets:
+        if self.preset.stand_in is None and dataset not in datasets:
             raise UsageError(f"{self.table.name} shows {' and '.join(map(str, datasets))}, got --dataset {dataset}")
         shown = dataset if dataset in datasets else datasets[0]
         asked = replace(self.selection, batch_sizes=None)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.experiments.campaign import ROWS_PER_PACK
 from lightleak.metrics.images import ImagePSNR, ReconstructedShare
-from lightleak.reproductions.fedavg.clients import ImageClients, observe_round
+from lightleak.reproductions.fedavg.clients import ImageClients
 from lightleak.reproductions.fedavg.setting import AttackSetting, ClientSetting
 from lightleak.reproductions.reproduction import Place, Row, Work
 from lightleak.targets.spec import NetworkSpec
@@ -47,7 +46,7 @@ def attack_work(clients: ImageClients, setting: AttackSetting, number: int, devi
 
 def attack_updates(clients: ImageClients, setting: AttackSetting, indices: Sequence[int], at: Place) -> list[Row]:
     """Attack updates in one call and return a row for each."""
-    observed = [observe(clients, setting.clients, index, at.folder) for index in indices]
+    observed = [clients.observe(setting.clients, index, at.folder) for index in indices]
     attack = setting.make_attack(clients.preset)
     # The same for all attacks on an update: they begin with one split of the labels (Sec. 5.1).
     seeds = [derive_seed(clients.seed, "attack", index) for index in indices]
@@ -82,7 +81,7 @@ def label_work(clients: ImageClients, setting: ClientSetting, index: int) -> Wor
 
 def restore_labels(clients: ImageClients, setting: ClientSetting, index: int, at: Place) -> Iterator[Row]:
     """Restore the labels, count the errors and yield a row for every method."""
-    update, truth = observe(clients, setting, index, at.folder)
+    update, truth = clients.observe(setting, index, at.folder)
     for method in LABEL_METHODS:
         counts = restored_counts(update, method, clients.seed, index, at.device)
         yield facts(clients, setting, _label_name(method, setting), index, update) | {
@@ -104,13 +103,6 @@ def rows_of_one(clients: ImageClients, setting: ClientSetting) -> int:
 def unit_id(clients: ImageClients, name: str, index: int) -> str:
     """Return the id of a unit, which is also a file name."""
     return f"{clients.preset.dataset}_{name}-s{clients.seed}-{index:03d}"
-
-
-def observe(clients: ImageClients, setting: ClientSetting, index: int, folder: Path) -> Observed:
-    """Return update ``index`` of an untrained network, or of a round of the training kept in ``folder``."""
-    if setting.round is None:
-        return clients.observe(setting, index)
-    return observe_round(clients, setting, index, folder)
 
 
 def facts(clients: ImageClients, setting: ClientSetting, name: str, index: int, update: ClientUpdate) -> dict[str, Any]:

@@ -14,8 +14,7 @@ from lightleak.data.layout import EncodedLayout
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense
 from lightleak.protocols.client_training import LocalTraining
 from lightleak.protocols.fedavg import ShareLabels
-from lightleak.reproductions.paper.settings import paper_settings
-from lightleak.reproductions.paper.values import PaperCell
+from lightleak.reproductions.paper.values import PaperCell, paper_settings
 from lightleak.targets.spec import NetworkSpec
 
 StudyDataset = Literal["digits", "mnist", "femnist", "cifar100"]
@@ -65,14 +64,9 @@ class FedAvgPreset:
     rounds: int = 250
 
     @property
-    def is_stand_in(self) -> bool:
-        """Whether these are not the paper's images."""
-        return self.dataset != self.stands_for
-
-    @property
     def stand_in(self) -> str | None:
         """Name of the images that replace the paper's; None where they are the paper's."""
-        return f"{self.dataset} (stand-in)" if self.is_stand_in else None
+        return f"{self.dataset} (stand-in)" if self.dataset != self.stands_for else None
 
     @property
     def spec(self) -> NetworkSpec:

@@ -22,8 +22,7 @@ from lightleak.reproductions.fedavg.setting import (
     preset_of,
     setting_of,
 )
-from lightleak.reproductions.paper.settings import note
-from lightleak.reproductions.paper.values import PaperCell
+from lightleak.reproductions.paper.values import PaperCell, note
 from lightleak.reproductions.reproduction import FactTable, Reproduction, Row, Rows, Stage, Work
 from lightleak.reproductions.settings import check_settings, selected, setting_name
 from lightleak.targets.spec import build_network
@@ -47,7 +46,7 @@ def attack_facts(preset: FedAvgPreset) -> dict[str, Any]:
 
 def stand_in_notes(preset: FedAvgPreset) -> list[str]:
     """Return the note on images that replace the paper's, where they do."""
-    if not preset.is_stand_in:
+    if preset.stand_in is None:
         return []
     is_digits, (_, height, width) = preset.dataset == "digits", preset.network["shape"]
     images = "scikit-learn's digits" if is_digits else preset.dataset.upper()
@@ -71,17 +70,26 @@ class ImageStudy(Reproduction):
         steps = self.selection.iterations or (PUBLISHED_STEPS if self.selection.as_published else None)
         return preset_of(self.selection.dataset, steps)
 
+    @cached_property
+    def presets(self) -> list[FedAvgPreset]:
+        """Settings of all datasets."""
+        return [self.preset]
+
+    def preset_for(self, cell: PaperCell) -> FedAvgPreset:
+        """Settings of the dataset that a cell is measured on."""
+        return self.preset
+
     def stand_in(self, cell: PaperCell) -> str | None:
         """See `Reproduction.stand_in`."""
-        return self.preset.stand_in
+        return self.preset_for(cell).stand_in
 
     def is_comparable(self, cell: PaperCell) -> bool:
         """Stand-ins, and hours of another machine, are not judged."""
-        return self.preset.stand_in is None and cell.unit != "hours"
+        return self.stand_in(cell) is None and cell.unit != "hours"
 
     def notes(self, rows: Rows) -> list[str]:
         """See `Reproduction.notes`; the note on the images comes first."""
-        return [*stand_in_notes(self.preset), *super().notes(rows)]
+        return [*(text for preset in self.presets for text in stand_in_notes(preset)), *super().notes(rows)]
 
 
 class ImageTable(ImageStudy):
@@ -241,7 +249,7 @@ class ImageLabels(ImageTable):
         return f"{cell.variant}_{self.client_setting(cell).name}"
 
 
-class NetworkFacts(FactTable):
+class NetworkFacts(ImageStudy, FactTable):
     """Sizes of every layer of the paper's two networks, or of a stand-in's network; as printed or as coded."""
 
     def choose(self) -> list[PaperCell]:
@@ -252,31 +260,20 @@ class NetworkFacts(FactTable):
 
     def fact(self, cell: PaperCell, rows: Rows) -> float:
         """See `FactTable.fact`."""
-        layers = layers_of(self._preset(cell), 3 if self.selection.as_published else 1)
+        layers = layers_of(self.preset_for(cell), 3 if self.selection.as_published else 1)
         return float(layers[str(cell.column)][cell.metric])
 
     def where(self, cell: PaperCell) -> Row:
         """See `FactTable.where`."""
-        return super().where(cell) | {"dataset": self._preset(cell).dataset}
-
-    def stand_in(self, cell: PaperCell) -> str | None:
-        """See `Reproduction.stand_in`."""
-        return self._preset(cell).stand_in
-
-    def is_comparable(self, cell: PaperCell) -> bool:
-        """Facts of a stand-in are not judged."""
-        return self.stand_in(cell) is None
+        return super().where(cell) | {"dataset": self.preset_for(cell).dataset}
 
     def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
         """Which network it is."""
         is_published = self.selection.as_published
         return {"network": {"which": "the published code's, which is attacked" if is_published else "the printed one"}}
 
-    def notes(self, rows: Rows) -> list[str]:
-        """See `Reproduction.notes`; the note on the images comes first."""
-        return [*(text for preset in self.presets for text in stand_in_notes(preset)), *super().notes(rows)]
-
-    def _preset(self, cell: PaperCell) -> FedAvgPreset:
+    def preset_for(self, cell: PaperCell) -> FedAvgPreset:
+        """See `ImageStudy.preset_for`."""
         return next(preset for preset in self.presets if preset.stands_for == cell.dataset)
 
 

@@ -3,23 +3,25 @@
 A file ``reproductions/paper/<paper>/<name>.yaml`` holds one table, or one figure that shows curves but no numbers
 (``cells`` is then empty, ``description`` says what is drawn and ``drawn`` which points). ``run`` names the class below
 ``lightleak.reproductions`` that measures its cells. A new paper is a new folder of files.
+Settings and notes behind the tables of a paper are in ``reproductions/paper/<paper>.yaml``.
 """
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from itertools import product
 from math import nan
-from types import NoneType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar
 
 import yaml
 
 from lightleak.core.bounds import Section, bounded, one_of
 from lightleak.core.errors import DataError, UsageError, close_match
 from lightleak.core.parties import ADVERSARIES
+from lightleak.core.yaml_text import read_yaml
+from lightleak.experiments.settings import build_settings
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class PaperCell(Section):
     attack: str | None = None
     variant: str | None = None
     option: str | None = None
-    value: float | str | None = None
+    value: str | float | None = None
     gap: float | None = None
     defense: str | None = None
     noise_scale: float | None = None
@@ -165,7 +167,7 @@ class PaperTable:
     notes: str | None = None
     drawn: tuple[PaperCell, ...] = ()
     run: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     ours: tuple[str, ...] = ()
     differing: tuple[str, ...] = ()
 
@@ -202,53 +204,34 @@ def parse_paper_table(text: str, where: str) -> PaperTable:
     raw = yaml.load(text, Loader=_Loader)
     if not isinstance(raw, dict) or not isinstance(raw.get("cells"), list):
         raise DataError(f"{where}: expected a mapping with a list 'cells'")
-    defaults = {key: raw[key] for key in ("metric", "unit") if key in raw}
-    cells = []
-    for index, cell in enumerate(raw["cells"]):
-        if not isinstance(cell, dict):
-            raise DataError(f"{where}, cell {index}: expected a mapping, got {cell!r}")
-        cells.append(_build(PaperCell, {**defaults, **cell}, f"{where}, cell {index}"))
-    parsed = {"cells": tuple(cells), **{key: tuple(raw.get(key, ())) for key in ("ours", "differing")}}
-    parsed["drawn"] = tuple(point for grid in raw.get("drawn", ()) for point in _points(grid, defaults, where))
-    parsed["options"] = raw.get("options", {})
-    return _build(PaperTable, {**raw, **parsed}, where, parsed)
+    usual = {key: raw[key] for key in ("metric", "unit") if key in raw}
+    cells = [_built(PaperCell, raw_cell, f"{where}, cell {i}", **usual) for i, raw_cell in enumerate(raw["cells"])]
+    drawn = [
+        # Its type is that of the setting it varies.
+        replace(_built(PaperCell, point, f"{where}, drawn", mean=nan, **usual), value=point.get("value"))
+        for grid in raw.pop("drawn", ())
+        for point in _points(grid)
+    ]
+    return replace(_built(PaperTable, raw | {"cells": ()}, where), cells=tuple(cells), drawn=tuple(drawn))
 
 
-def _points(grid: dict[str, Any], defaults: dict[str, Any], where: str) -> Iterator[PaperCell]:
+def _points(grid: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Every combination of the listed values, the first list varying slowest."""
     axes = [values if isinstance(values, list) else [values] for values in grid.values()]
-    for values in product(*axes):
-        point = {"mean": nan, **defaults, **dict(zip(grid, values, strict=True))}
-        yield _build(PaperCell, point, f"{where}, drawn", ("value",))  # its type is that of the setting it varies
+    return (dict(zip(grid, values, strict=True)) for values in product(*axes))
 
 
 T = TypeVar("T", PaperCell, PaperTable)
-_HINTS: dict[str, dict[str, Any]] = {kind.__name__: get_type_hints(kind) for kind in (PaperCell, PaperTable)}
 _Loader: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is several times as fast
 
 
-def _build(kind: type[T], raw: dict[str, Any], where: str, parsed: Collection[str] = ()) -> T:
-    hints = _HINTS[kind.__name__]
-    if unknown := sorted(set(raw) - set(hints)):
-        raise DataError(f"{where}: unknown keys {unknown}; known: {sorted(hints)}")
-    required = {field.name for field in fields(kind) if field.default is field.default_factory is MISSING}
-    if missing := sorted(required - set(raw)):
-        raise DataError(f"{where}: missing keys {missing}")
-    values = {key: raw[key] if key in parsed else _typed(raw[key], hints[key], f"{where}: {key}") for key in raw}
+def _built(kind: type[T], raw: Any, where: str, **usual: Any) -> T:
+    if not isinstance(raw, dict):
+        raise DataError(f"{where}: expected a mapping, got {raw!r}")
     try:
-        return kind(**values)
+        return build_settings(kind, {**usual, **raw}, where)
     except UsageError as error:
-        raise DataError(f"{where}: {error}") from error
-
-
-def _typed(value: Any, hint: Any, where: str) -> Any:
-    allowed = get_args(hint) or (hint,)
-    if type(value) is int and float in allowed:
-        return float(value)
-    if type(value) not in allowed:  # not isinstance: an unquoted `labels: true` is a bool, and a bool is an int
-        expected = " or ".join(kind.__name__ for kind in allowed if kind is not NoneType)
-        raise DataError(f"{where} must be {expected}, got {value!r}")
-    return value
+        raise DataError(f"{where}: {str(error).removeprefix(f'{where}: ')}") from error
 
 
 def _table_files() -> dict[str, Traversable]:
@@ -284,3 +267,35 @@ def load_paper_table(name: str) -> PaperTable:
     if table.name != name:
         raise DataError(f"{name}.yaml: name must be {name!r}, got {table.name!r}")
     return table
+
+
+@cache
+def paper_settings(paper: str) -> dict[str, Any]:
+    """Return the content of a paper's file, read once per process; callers must not change it.
+
+    >>> sorted(paper_settings("fedavg"))
+    ['measurements', 'notes', 'presets', 'titles']
+    """
+    text = files(__package__).joinpath(f"{paper}.yaml").read_text(encoding="utf-8")
+    content: dict[str, Any] = read_yaml(text)
+    return content
+
+
+def note(paper: str, name: str, **values: object) -> str:
+    """Return a note of a paper's file with ``values`` filled in.
+
+    >>> note("provfl", "auc", seed=3)
+    'AUC is that of one training (seed 3).'
+    """
+    text: str = paper_settings(paper)["notes"][name]
+    return text.format(**values)
+
+
+def measurements(paper: str, metric: str) -> int:
+    """Return the number of measurements behind a printed mean.
+
+    >>> measurements("tableak", "cell_accuracy"), measurements("tableak", "test_accuracy")
+    (50, 5)
+    """
+    known: dict[str, int] = paper_settings(paper)["measurements"]
+    return known.get(metric, known["all"])

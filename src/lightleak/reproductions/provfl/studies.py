@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,10 +21,11 @@ from lightleak.experiments.kinds.vertical.job import Trained, attack_named, plan
 from lightleak.experiments.kinds.vertical.rows import norm_entries
 from lightleak.experiments.unit import file_name, write_whole
 from lightleak.metrics.norm_distributions import draw_populations, norm_distances, sorted_norm_distances
+from lightleak.report.compare import by_key
 from lightleak.report.intervals import Estimate
 from lightleak.report.sections.bound import bound_page
 from lightleak.reproductions.paper.values import PaperCell
-from lightleak.reproductions.provfl.grid import audit_of, training_of
+from lightleak.reproductions.provfl.grid import audit_of_cell
 from lightleak.reproductions.reproduction import Place, Reproduction, Row, Rows, Work
 from lightleak.reproductions.settings import TRIALS, Selection
 
@@ -49,8 +51,7 @@ class NormStudy(Reproduction):
         """The audit of the studied case, with refinement where the variant says so."""
         passive = variant == PASSIVE
         cell = replace(STUDY, attack="provfl_b" if passive else "provfl_m", variant=None if passive else variant)
-        published = self.selection.as_published
-        return audit_of(training_of(cell, published), [cell], published, (seed,), self.selection.data_folder)
+        return audit_of_cell(cell, self.selection, seed)
 
     def train(self, seed: int, variant: str, at: Place) -> tuple[Trained, Rows]:
         """Train, and keep the norms for the report."""
@@ -168,7 +169,7 @@ def _game(name: str, worlds: Sequence[float], index: int, seed: int, selection: 
     cell = PaperCell(
         "absolute_error", "fraction", math.nan, dataset="adult", property_name=name, adversary="C1", attack="provfl_b"
     )
-    config = audit_of(training_of(cell, False), [cell], False, (seed,), selection.data_folder)
+    config = audit_of_cell(cell, replace(selection, as_published=False), seed)
     config = replace(
         config,
         data=replace(config.data, fraction=worlds[index], rows=WORLD_ROWS),
@@ -201,14 +202,11 @@ def _game(name: str, worlds: Sequence[float], index: int, seed: int, selection: 
 
 def _draw_bound(folder: Path, rows: Rows) -> None:
     """Write a page with Theorem 1's bound over the gap and the measured accuracies."""
-    games: dict[tuple[str, str, str], Rows] = {}
-    for row in rows:
-        games.setdefault((row["attack"], row["property"], row["worlds"]), []).append(row)
     measured: dict[str, list[tuple[float, Estimate]]] = {}
-    for (attack, _, worlds), played in games.items():
+    for (attack, _, worlds), played in by_key(rows, itemgetter("attack", "property", "worlds")).items():
         found = _score(played)
         low, high = sorted(float(part) for part in worlds.split(" vs "))
         measured.setdefault(attack, []).append((high - low, Estimate(found.mean, found.n, found.low, found.high)))
     for points in measured.values():
-        points.sort(key=lambda point: point[0])
+        points.sort(key=itemgetter(0))
     write_whole(folder / "theorem1.html", bound_page(measured))

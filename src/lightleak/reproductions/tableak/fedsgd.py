@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -31,30 +31,17 @@ from lightleak.experiments.pack import Pack
 from lightleak.experiments.row_facts import protocol_facts
 from lightleak.experiments.unit import Observed, Unit
 from lightleak.metrics.cells import cell_hits
-from lightleak.reproductions.paper.values import PaperCell
+from lightleak.reproductions.paper.values import PaperCell, paper_settings
 from lightleak.reproductions.reproduction import FactTable, Place, Reproduction, Row, Rows, Work
 
 BATCHES = 50  # TabLeak App. B: 50 independent runs on 50 batches
 NETWORK = "mlp-100-100"
 """The network of cells that name none."""
 SYNTHETIC_C5 = {"n_discrete": 125, "n_continuous": 125, "max_categories": 16, "encoded_width": 1231}
-ON_UPDATES = {
-    "tableak": "tableak_fedavg",
-    "inverting_gradients": "inverting_gradients_fedavg",
-    "random": "random",
-    "audit_max": "audit_max",
-}
+ON_UPDATES: dict[str, str] = paper_settings("tableak")["on_updates"]
 """What attacks FedAvg updates, by the name of the paper's cells."""
 BATCHES_KNOWN = {"labels": "true", "label_order": "batches"}
 """What every attack on a FedAvg update knows of its labels."""
-
-ROW_METRICS = {
-    **{name: name for name in ("cell_accuracy", "categorical_accuracy", "numerical_accuracy", "rmse")},
-    **{f"{end}25_{kind}": f"{end}25_{kind}" for end in ("top", "bottom") for kind in ("categorical", "numerical")},
-    "discrete_entropy": "mean_entropy_categorical",
-    "continuous_entropy": "mean_entropy_numerical",
-}
-"""The column of results.json behind each metric of a paper's table."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +56,7 @@ class Setting:
         labels: ``true`` or ``restored``.
         batch_size: rows per client.
         epoch: 0 for fresh clients, else the round of the federation of Tables 5 and 15.
-        protocol: local training of FedAvg clients; None: they send a gradient.
+        protocol: what clients send.
         noise: scale of the noise that clients add; None where the table varies none.
     """
 
@@ -80,14 +67,14 @@ class Setting:
     labels: str
     batch_size: int
     epoch: int = 0
-    protocol: ProtocolConfig | None = None
+    protocol: ProtocolConfig = field(default_factory=ProtocolConfig)
     noise: float | None = None
 
     @property
     def name(self) -> str:
         """A file name."""
         clients = f"{self.labels}-labels" if self.noise is None else f"noise-{self.noise:g}"
-        if self.protocol is not None:
+        if self.protocol.is_fedavg:
             clients = f"{self.protocol.local_epochs}x{self.protocol.local_batches}"
         options = [f"{key}-{value}" for key, value in self.options]
         epoch = [f"e{self.epoch}"] if self.epoch else []
@@ -97,24 +84,24 @@ class Setting:
     @property
     def attack_name(self) -> str:
         """The registered name of the attack."""
-        return self.attack if self.protocol is None else ON_UPDATES[self.attack]
+        return ON_UPDATES[self.attack] if self.protocol.is_fedavg else self.attack
 
     @property
     def attack_options(self) -> dict[str, Any]:
         """All settings of the attack."""
-        knows_batches = self.protocol is not None and self.attack != "random"
+        knows_batches = self.protocol.is_fedavg and self.attack != "random"
         return (BATCHES_KNOWN if knows_batches else {}) | dict(self.options)
 
     @property
     def facts(self) -> dict[str, Any]:
         """Columns of a row that describe the setting."""
-        prior = {} if self.protocol is None else {"epoch_prior": dict(self.options).get("epoch_prior")}
+        prior = {"epoch_prior": dict(self.options).get("epoch_prior")} if self.protocol.is_fedavg else {}
         return {
             "setting": self.name,
             "dataset": self.dataset,
             "target": self.network,
             "labels": self.labels,
-            **protocol_facts(self.protocol or ProtocolConfig(), self.batch_size),
+            **protocol_facts(self.protocol, self.batch_size),
             **prior,
             **noise_facts(self.noise),
             "source": "training" if self.epoch else "initial",
@@ -138,7 +125,7 @@ class Setting:
             return federation_of(self.dataset, self.network, seed, data_folder).observe(self.epoch, index)
         experiment = experiment_of(self.dataset, self.network, data_folder)
         people, spec = experiment.population, experiment.spec
-        if self.protocol is not None:
+        if self.protocol.is_fedavg:
             clients = FreshFedAvgClients(people, spec, seed, self.protocol, share_labels="batches")
             return clients.observe(self.batch_size, index)
         defense = None if self.noise is None else GaussianNoise(self.noise)
@@ -254,7 +241,10 @@ GERMAN_ROWS = 16
 class UpdateAttacks(Reproduction):
     """Attacks on the updates of clients, one setting after the other."""
 
-    columns = ROW_METRICS
+    columns: ClassVar[Mapping[str, str]] = {
+        "discrete_entropy": "mean_entropy_categorical",
+        "continuous_entropy": "mean_entropy_numerical",
+    }
     most = BATCHES
     strongest: ClassVar[Mapping[str, str]] = {"tableak": "audit_max"}
 

@@ -5,7 +5,7 @@ per cell and attack on a validation client that no cell reports: first all of th
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,8 @@ from lightleak.core.seeds import derive_seed
 from lightleak.experiments.campaign import UpdatePack, finished_rows, update_packs
 from lightleak.experiments.federation_config import ProtocolConfig
 from lightleak.experiments.unit import Unit, write_whole
-from lightleak.reproductions.paper.settings import note
-from lightleak.reproductions.paper.values import PaperCell
+from lightleak.report.compare import by_key
+from lightleak.reproductions.paper.values import PaperCell, note
 from lightleak.reproductions.reproduction import Row, Rows, Stage
 from lightleak.reproductions.settings import check_settings
 from lightleak.reproductions.tableak.fedsgd import Setting, UpdateAttacks, options_of, setting_of
@@ -48,7 +48,7 @@ class PriorSearch(UpdateAttacks):
         """See `local_setting_of`."""
         return local_setting_of(cell)
 
-    def stages(self) -> Sequence[Stage]:
+    def stages(self) -> list[Stage]:
         """The search, then the reported attacks, whose plan reads what the search found."""
         return [Stage(self.search, "attacks on validation clients", reported=False), Stage(self.packs)]
 
@@ -60,16 +60,19 @@ class PriorSearch(UpdateAttacks):
         """The reported attacks in packs."""
         return update_packs(self.reported_units(self.weights(folder)), "nothing", folder, device)
 
+    def trials(self) -> dict[Setting, dict[float, Setting]]:
+        """Return what the search runs, by weight, for every setting with a prior."""
+        most = self.selection.search_restarts or VALIDATION_RESTARTS
+        return {
+            setting: {weight: weighted(_with_restarts(setting, most), weight) for weight in PRIOR_WEIGHTS}
+            for setting in filter(has_prior, self.settings())
+        }
+
     def search_units(self) -> list[Unit]:
         """Return attacks with every weight on one validation client per cell; none of these clients is reported."""
-        most = self.selection.search_restarts or VALIDATION_RESTARTS
         seed = derive_seed(self.selection.seeds[0], "validation")
-        return [
-            weighted(_with_restarts(setting, most), weight).unit(seed, 0, self.selection.data_folder, "search-")
-            for setting in self.settings()
-            if has_prior(setting)
-            for weight in PRIOR_WEIGHTS
-        ]
+        trials = [trial for of_setting in self.trials().values() for trial in of_setting.values()]
+        return [trial.unit(seed, 0, self.selection.data_folder, "search-") for trial in trials]
 
     def reported_units(self, weights: Weights) -> list[Unit]:
         """The clients of every cell, attacked with the chosen weight."""
@@ -81,21 +84,22 @@ class PriorSearch(UpdateAttacks):
 
     def weights(self, folder: Path) -> Weights:
         """Return the weight of every setting by the finished part of the search; 0 without any."""
-        return chosen_weights(self.settings(), finished_rows(self.search_units(), folder))
+        accuracy = {row["setting"]: row["cell_accuracy"] for row in finished_rows(self.search_units(), folder)}
+        trials = self.trials()
+        return {
+            setting: None if setting.attack in WITHOUT_PRIOR else best_weight(trials.get(setting, {}), accuracy)
+            for setting in self.settings()
+        }
 
     def leave(self, rows: Rows, folder: Path) -> None:
         """Write a summary of the search, with the chosen weights."""
-        search = finished_rows(self.search_units(), folder)
-        self.chosen = chosen_weights(self.settings(), search)
-        chosen = {_coordinates(setting): weight for setting, weight in self.chosen.items()}
+        self.chosen, trials = self.weights(folder), self.trials()
+        chosen = {of_setting[self.chosen[setting] or 0.0].name for setting, of_setting in trials.items()}
         keys = ("dataset", "target", "attack", "local_epochs", "local_batches", "epoch_prior", "cell_accuracy", "seed")
         record = [
             {key: row[key] for key in keys}
-            | {
-                "restarts": row["options"].get("restarts"),
-                "chosen": row["epoch_prior"] == chosen[_row_coordinates(row)],
-            }
-            for row in search
+            | {"restarts": row["options"].get("restarts"), "chosen": row["setting"] in chosen}
+            for row in finished_rows(self.search_units(), folder)
         ]
         write_whole(folder / SEARCH_FILE, json.dumps(record, indent=1))
 
@@ -118,11 +122,14 @@ class PriorSearch(UpdateAttacks):
 
     def notes(self, rows: Rows) -> list[str]:
         """Also the chosen weights, by attack."""
-        by_attack: dict[str, list[str]] = {}
-        for setting in filter(has_prior, self.chosen):
-            by_attack.setdefault(setting.attack, []).append(f"{_local(setting)}: {self.chosen[setting]:g}")
-        chosen = (note("tableak", "prior_chosen", attack=name, chosen=", ".join(of)) for name, of in by_attack.items())
+        chosen = [
+            note("tableak", "prior_chosen", attack=attack, chosen=", ".join(map(self._chosen_words, settings)))
+            for attack, settings in by_key(filter(has_prior, self.chosen), lambda setting: setting.attack).items()
+        ]
         return [*super().notes(rows), *chosen]
+
+    def _chosen_words(self, setting: Setting) -> str:
+        return f"{setting.protocol.local_epochs}x{setting.protocol.local_batches}: {self.chosen[setting]:g}"
 
 
 def local_setting_of(cell: PaperCell) -> Setting:
@@ -143,7 +150,7 @@ def local_setting_of(cell: PaperCell) -> Setting:
 
 def has_prior(setting: Setting) -> bool:
     """Return whether there are several epochs for a prior to tie together; the baseline has none."""
-    return setting.protocol is not None and setting.protocol.local_epochs > 1 and setting.attack not in WITHOUT_PRIOR
+    return setting.protocol.local_epochs > 1 and setting.attack not in WITHOUT_PRIOR
 
 
 def weighted(setting: Setting, weight: float | None) -> Setting:
@@ -153,14 +160,15 @@ def weighted(setting: Setting, weight: float | None) -> Setting:
     return replace(setting, options=options_of(dict(setting.options) | {"epoch_prior": weight}))
 
 
-def chosen_weights(settings: Sequence[Setting], search: Rows) -> dict[Setting, float | None]:
-    """The weight of each setting's most accurate validation run; of equal ones the first of `PRIOR_WEIGHTS`."""
-    chosen: dict[Setting, float | None] = {}
-    for setting in settings:
-        runs = [row for row in search if _row_coordinates(row) == _coordinates(setting)]
-        best = max(runs, key=lambda row: row["cell_accuracy"], default={"epoch_prior": 0.0})
-        chosen[setting] = None if setting.attack in WITHOUT_PRIOR else best["epoch_prior"]
-    return chosen
+def best_weight(trials: Mapping[float, Setting], accuracy: Mapping[str, float]) -> float:
+    """Return the weight of the most accurate trial, the first of equal ones; 0 where none has finished.
+
+    Args:
+        trials: by weight.
+        accuracy: of the finished trials, by name.
+    """
+    found = {weight: accuracy[trial.name] for weight, trial in trials.items() if trial.name in accuracy}
+    return max(found, key=lambda weight: found[weight], default=0.0)
 
 
 def _with_restarts(setting: Setting, most: int) -> Setting:
@@ -168,16 +176,3 @@ def _with_restarts(setting: Setting, most: int) -> Setting:
     if "restarts" not in options:
         return setting
     return replace(setting, options=options_of(options | {"restarts": min(options["restarts"], most)}))
-
-
-def _row_coordinates(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[key] for key in ("dataset", "target", "attack", "batch_size", "local_epochs", "local_batches"))
-
-
-def _coordinates(setting: Setting) -> tuple[Any, ...]:
-    return _row_coordinates(setting.facts | {"attack": setting.attack_name})
-
-
-def _local(setting: Setting) -> str:
-    assert setting.protocol is not None  # settings of FedAvg clients have one
-    return f"{setting.protocol.local_epochs}x{setting.protocol.local_batches}"

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
 import lightning
 import torch
+from lightning.pytorch.callbacks import LambdaCallback
 
 from lightleak.core.seeds import derive_seed
 from lightleak.data.datamodule import TableDataModule
@@ -14,6 +16,7 @@ from lightleak.defenses.horizontal import UpdateDefense, defend_training
 from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.pack import Pack
+from lightleak.report.compare import by_key
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import Place, Reproduction, Row, Rows, Work, fit, scale
 from lightleak.reproductions.tableak.fedsgd import (
@@ -59,21 +62,17 @@ def accuracy_curve(
         experiment.table, experiment.encoder, batch_size, 0.0, seed=derive_seed(seed, "batches", index)
     )
     model = TabularClassifier(experiment.spec, optimizer, seed=derive_seed(seed, "network", index))
-    record = _RecordAccuracy()
-    callbacks: list[lightning.Callback] = [record]
+    curve: list[float] = []
+
+    def record(trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
+        curve.append(float(trainer.callback_metrics["val/accuracy"]))
+
+    callbacks: list[lightning.Callback] = [LambdaCallback(on_validation_epoch_end=record)]
     if defense is not None:
         callbacks += defend_training(defense, model, data, derive_seed(seed, "noise", index)).callbacks
     train, test = data.train_dataloader(), data.test_dataloader()
     fit(model, at, epochs, cost, callbacks, train_dataloaders=train, val_dataloaders=test)
-    return record.curve
-
-
-class _RecordAccuracy(lightning.Callback):
-    def __init__(self) -> None:
-        self.curve: list[float] = []
-
-    def on_validation_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        self.curve.append(float(trainer.callback_metrics["val/accuracy"]))
+    return curve
 
 
 class NetworkAccuracy(Reproduction):
@@ -107,11 +106,8 @@ class NetworkAccuracy(Reproduction):
 
     def values(self, cell: PaperCell, rows: Rows) -> list[float]:
         """The peak of every training."""
-        peaks: dict[tuple[int, int], float] = {}
-        for row in self.behind(cell, rows):
-            training = row["seed"], row["seed_index"]
-            peaks[training] = max(peaks.get(training, 0.0), scale(cell) * row["test_accuracy"])
-        return list(peaks.values())
+        trainings = by_key(self.behind(cell, rows), itemgetter("seed", "seed_index")).values()
+        return [max(scale(cell) * row["test_accuracy"] for row in of_training) for of_training in trainings]
 
     def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
         """What is counted."""

@@ -3,7 +3,6 @@
 import json
 import math
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -11,23 +10,17 @@ from typing import Any, Literal, get_args
 
 from torch.utils.data import TensorDataset
 
-from lightleak.attacks.model_inversion.image_augmentation import ImageAugmentation
-from lightleak.attacks.model_inversion.image_inversion import (
-    ImageInversionConfig,
-    as_floats,
-    image_gan_config,
-    image_logits,
-)
+from lightleak.attacks.model_inversion.image_inversion import ImageInversionConfig, as_floats, image_logits
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed
-from lightleak.core.yaml_text import with_tuples
 from lightleak.data.celeba import PrivateChoice, load_celeba
 from lightleak.data.datamodule import BatchSampler, batch_loader
 from lightleak.data.images import ImageTask, LabeledImages, load_digits_images, split_by_class
 from lightleak.data.sources import dataset_folder
 from lightleak.experiments.kinds.released.judge import ModelScores, accuracy
+from lightleak.experiments.settings import build_settings
 from lightleak.experiments.unit import unit_file, write_whole
-from lightleak.reproductions.paper.settings import paper_settings
+from lightleak.reproductions.paper.values import paper_settings
 from lightleak.reproductions.reproduction import Place, Work, fit
 from lightleak.targets.checkpoints import LastCheckpoint, load_weights, save_weights
 from lightleak.targets.classifier import TabularClassifier
@@ -58,7 +51,7 @@ class ImageStudy:
     """
 
     dataset: ImageDataset
-    networks: Mapping[str, str]
+    networks: dict[str, str]
     evaluation: str
     attack: ImageInversionConfig = field(default_factory=ImageInversionConfig)
     epochs: int = 20
@@ -80,15 +73,10 @@ class ImageStudy:
         return _task(self.dataset, self.choice, self.data_folder, self.test_fraction, seed)
 
 
-def _read_study(dataset: ImageDataset) -> ImageStudy:
-    settings = with_tuples(paper_settings("thesis")["images"][dataset])
-    attack = settings.pop("attack")
-    attack["gan"] = image_gan_config(**attack.get("gan", {}))
-    attack["augment"] = ImageAugmentation(**attack.get("augment", {}))
-    return ImageStudy(dataset, attack=ImageInversionConfig(**attack), **settings)
-
-
-STUDIES: dict[str, ImageStudy] = {name: _read_study(name) for name in get_args(ImageDataset)}
+STUDIES: dict[str, ImageStudy] = {
+    name: build_settings(ImageStudy, {"dataset": name, **settings}, "thesis.yaml")
+    for name, settings in paper_settings("thesis")["images"].items()
+}
 """Studies by dataset; the reasons for their values are in ``reproductions/paper/thesis.yaml``."""
 
 

@@ -27,17 +27,17 @@ from lightleak.attacks.model_inversion.inversion_loss import cross_entropy
 from lightleak.attacks.model_inversion.pseudo_labels import PseudoLabels, pseudo_label
 from lightleak.core.former_names import REGISTERED
 from lightleak.core.records import to_json
+from lightleak.core.results import ALL
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.data.images import ImageTask, LabeledImages, to_pixels
 from lightleak.experiments.kinds.released.judge import fact_sheet
 from lightleak.experiments.kinds.released.kind import gather_entries
-from lightleak.experiments.kinds.released.rows import ALL, thinned
+from lightleak.experiments.kinds.released.rows import thinned
 from lightleak.experiments.unit import write_whole
 from lightleak.metrics.inversion.attack_accuracy import accuracy_of_counts, class_counts
 from lightleak.metrics.inversion.image_distances import frechet_distance, knn_distance
 from lightleak.report.sections.pictures import FILE_NAME, picture_row, pictures_json
-from lightleak.reproductions.paper.settings import note
-from lightleak.reproductions.paper.values import PaperCell
+from lightleak.reproductions.paper.values import PaperCell, note, paper_settings
 from lightleak.reproductions.reproduction import MOST_TRAININGS, Place, Reproduction, Row, Rows, Stage, Work
 from lightleak.reproductions.settings import selected
 from lightleak.reproductions.thesis.image_models import (
@@ -50,18 +50,12 @@ from lightleak.reproductions.thesis.image_models import (
 )
 from lightleak.targets.image_resnet import ImageResNet
 
-ATTACKS = {"plgmi": ("random", "gradient"), "gan_without_target": ("random",), "public_pseudo_labeled": ("random",)}
-"""Attacks and baselines with their latent searches; one on the generator without the target would ask the target."""
+IMAGE_ATTACKS = paper_settings("thesis")["image_attacks"]
+ATTACKS: dict[str, list[str]] = {name: one["searches"] for name, one in IMAGE_ATTACKS.items()}
+"""Attacks and baselines with their latent searches."""
 
 SEEDED_AS = {new: old for old, new in REGISTERED.items()}
 """Names from which seeds are derived, where an attack has another name today: the same images are drawn as before."""
-
-THREATS = {
-    "plgmi": "Someone who holds the released model (its weights and gradients) and images of other classes.",
-    "gan_without_target": "Someone who may ask the released model for the classes of images, and holds images of other "
-    "classes.",
-    "public_pseudo_labeled": "No attack: public images that the target takes for the class, drawn at random.",
-}
 
 
 @dataclass(frozen=True)
@@ -110,7 +104,7 @@ class ImageAttack:
                 samples = public_samples(target, task.public, chosen, labels, seed, device)
             else:
                 samples = fitted.generate(labels, derive_seed(seed, "samples"), search)
-            yield self._row(folder, task, judge, config, chosen, fitted, samples)
+            yield self._row(folder, judge, chosen, fitted, samples)
         shutil.rmtree(folder / "generators", ignore_errors=True)  # checkpoints: every sample is made
 
     def _unit(self, search: str) -> str:
@@ -125,15 +119,14 @@ class ImageAttack:
     def _row(
         self,
         folder: Path,
-        task: ImageTask,
         judge: "ImageJudge",
-        config: ImageInversionConfig,
         chosen: PseudoLabels,
         fitted: FittedImages | None,
         samples: ImageSamples,
     ) -> dict[str, Any]:
         """The row of a search; its entry for the report and its pictures are written."""
-        unit, names = self._unit(samples.search), task.private_train.names
+        unit, task = self._unit(samples.search), self.study.task(self.seed)
+        names = task.private_train.names
         models = {
             role: image_model_scores(name, self.seed, folder)
             for role, name in (("target", self.network), ("evaluation", self.study.evaluation))
@@ -164,8 +157,8 @@ class ImageAttack:
             "excluded_classes": len(chosen.excluded),
             "seconds": samples.seconds,
             "fit_seconds": 0.0 if fitted is None else fitted.seconds,
-            "threat_model": THREATS[self.attack],
-            "options": {} if fitted is None else asdict(config),
+            "threat_model": IMAGE_ATTACKS[self.attack]["threat"],
+            "options": {} if fitted is None else asdict(self._config()),
             **judge.score(samples.images, samples.labels),
         }
         entry = facts | {

@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from lightleak.core.errors import UsageError
+from lightleak.core.results import ALL
 from lightleak.core.summary import Summary, summarize, summarize_by
 from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.kinds.released.job import plan_attacks, plan_models
 from lightleak.experiments.kinds.released.kind import gather_entries
 from lightleak.experiments.kinds.released.models import prepare_world
-from lightleak.experiments.kinds.released.rows import ALL
 from lightleak.experiments.pack import Pack
-from lightleak.reproductions.paper.settings import paper_settings
-from lightleak.reproductions.paper.values import PaperCell
+from lightleak.reproductions.paper.values import PaperCell, paper_settings
 from lightleak.reproductions.reproduction import MOST_TRAININGS, Reproduction, Row, Rows, Stage, plan_of, scale
 from lightleak.reproductions.settings import Selection, selected
 
@@ -116,7 +115,7 @@ class ReleasedAudits(Reproduction):
 
     def notes(self, rows: Rows) -> list[str]:
         """What is the same for every run, the baselines, and how long generators were trained."""
-        iterations = self.selection.iterations
+        iterations = None if self.iterations is None else self.selection.iterations
         trained = [] if iterations is None else [f"Generators were trained for {iterations} iterations."]
         return [*super().notes(rows), *self.baselines(rows), *trained]
 
@@ -147,10 +146,6 @@ class TargetQuality(ReleasedAudits):
 
     def leave(self, rows: Rows, folder: Path) -> None:
         """Nothing: no generator was trained."""
-
-    def notes(self, rows: Rows) -> list[str]:
-        """What is the same for every run."""
-        return list(self.table.ours)
 
 
 class AttackQuality(ReleasedAudits):
@@ -212,10 +207,6 @@ class ClosestRows(ReleasedAudits):
             return summarize([])
         made, private = pair["reconstructed"][column], pair["private"][column]
         return summarize([float(made == private) if isinstance(made, str) else float(abs(made - private))])
-
-    def notes(self, rows: Rows) -> list[str]:
-        """What is the same for every run."""
-        return list(self.table.ours)
 
 
 def over_trainings(rows: Rows, metric: str, scale: float = 1.0) -> Summary:

@@ -9,8 +9,7 @@ from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
 from lightleak.defenses.horizontal.shipped import FrameworkFilter
 from lightleak.experiments.config import DataConfig
 from lightleak.experiments.federation_config import ProtocolConfig
-from lightleak.experiments.kinds.frontier.config import USUAL_CURVES, FrontierConfig
-from lightleak.experiments.kinds.frontier.points import Curve, Point
+from lightleak.experiments.kinds.frontier.config import USUAL_CURVES, Curve, FrontierConfig, Point
 from lightleak.experiments.load import load_config
 
 CONFIGS = Path(__file__).parents[4] / "configs"

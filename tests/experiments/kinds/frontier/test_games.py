@@ -11,8 +11,8 @@ from lightleak.core.seeds import derive_seed, generator
 from lightleak.defenses.horizontal.dp_sgd import DPSGD
 from lightleak.experiments.experiment import Experiment, prepare_experiment
 from lightleak.experiments.kinds.frontier import games as module
+from lightleak.experiments.kinds.frontier.config import Point
 from lightleak.experiments.kinds.frontier.games import candidates, clipped, game_packs, play_set, write_games
-from lightleak.experiments.kinds.frontier.points import Point
 from lightleak.report.read import load_run
 from lightleak.report.sections.bound_gap import FILE_NAME, SCHEMA_VERSION, Game, gap_page, gap_section
 from lightleak.targets.spec import build_network

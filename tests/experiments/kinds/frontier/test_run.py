@@ -11,16 +11,13 @@ from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.defenses.horizontal.dp_sgd import DPSGD
 from lightleak.experiments.campaign import rows_of as results_of
 from lightleak.experiments.experiment import Experiment, prepare_experiment
-from lightleak.experiments.kinds.frontier import plan as plan_module
-from lightleak.experiments.kinds.frontier.config import FrontierConfig
-from lightleak.experiments.kinds.frontier.kind import FrontierKind
-from lightleak.experiments.kinds.frontier.plan import attack_units, frontier_packs, training_task
-from lightleak.experiments.kinds.frontier.points import Point
+from lightleak.experiments.kinds.frontier import kind as kind_module
+from lightleak.experiments.kinds.frontier.config import FrontierConfig, Point
+from lightleak.experiments.kinds.frontier.kind import FrontierKind, attack_units, frontier_packs, training_task
 from lightleak.experiments.kinds.frontier.summary import frontier_tables
-from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.pack import Task
 from lightleak.experiments.plan_text import describe_plan
-from lightleak.experiments.run import run_audit
+from lightleak.experiments.run import attack_captures, run_audit
 from lightleak.experiments.terminal import print_results
 from lightleak.experiments.took import TOOK
 
@@ -99,14 +96,14 @@ def test_the_clients_are_the_same_under_every_defense_and_their_updates_are_not(
 def test_trainings_share_first_weights_and_order_and_noise_enters_every_step(small, tmp_path, monkeypatch) -> None:
     config = small()
     experiment, made = prepare_frontier(config), []
-    prepare = plan_module.prepare_training
+    prepare = kind_module.prepare_training
 
     def noted(*arguments):
         made.append(prepare(*arguments))
         made[-1].model.first = {name: value.clone() for name, value in made[-1].model.network.named_parameters()}
         return made[-1]
 
-    monkeypatch.setattr(plan_module, "prepare_training", noted)
+    monkeypatch.setattr(kind_module, "prepare_training", noted)
     for point in config.points[:3]:
         training_task(config, point, 0, experiment).run(tmp_path, CPU, lambda _: None)
     first = [one.model.first for one in made]

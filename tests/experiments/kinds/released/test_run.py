@@ -26,9 +26,8 @@ from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.kinds.released.models import ROLES, ModelPack, load_judge, load_model, training_rows
 from lightleak.experiments.kinds.released.reference import PublicReference, compared_with_public
 from lightleak.experiments.kinds.released.summary import released_tables
-from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.plan_text import describe_plan
-from lightleak.experiments.run import run_audit
+from lightleak.experiments.run import attack_captures, run_audit
 from lightleak.experiments.terminal import print_results
 from lightleak.experiments.took import TOOK
 from lightleak.metrics.inversion.score import MEASURES

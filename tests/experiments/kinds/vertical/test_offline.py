@@ -7,7 +7,7 @@ import pytest
 from lightleak.callbacks.intermediate_store import load_observation, save_observation
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.experiments.kinds.vertical.kind import load_capture
-from lightleak.experiments.offline import attack_captures
+from lightleak.experiments.run import attack_captures
 from lightleak.experiments.took import TOOK
 
 

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from lightleak.experiments.pack import Pack, Place, Task
 from lightleak.experiments.unit import unit_file, write_whole
 from lightleak.metrics.cells import Cells, agreement
 from lightleak.metrics.dp_game import best_prior, coordinates, exceeds, play
+from lightleak.report.compare import by_key
 from lightleak.report.intervals import bounded
 from lightleak.report.sections.bound_gap import FILE_NAME, SCHEMA_VERSION, Game
 from lightleak.targets.spec import build_network
@@ -145,11 +147,8 @@ def summarize_games(
         trials: releases of each set.
         granted: epsilons by noise multiplier and clipping norm, as fields of `Game`.
     """
-    same: dict[tuple[str, float, float], list[dict[str, Any]]] = {}
-    for one in played:
-        same.setdefault((one["game"], one["noise"], one["max_norm"]), []).append(one)
     found = []
-    for (game, noise, max_norm), sets in same.items():
+    for (game, noise, max_norm), sets in by_key(played, itemgetter("game", "noise", "max_norm")).items():
         share = bounded([one["won"] / trials for one in sets])
         assert share is not None  # of at least one set
         bounds = [success_bound(noise, one["prior"]) for one in sets]

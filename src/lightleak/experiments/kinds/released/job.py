@@ -12,14 +12,14 @@ import torch
 from lightleak.attacks.model_inversion import INVERSION_ATTACKS, InversionAttack, Workplace
 from lightleak.core.class_samples import ClassSamples
 from lightleak.core.csv_text import csv_text
-from lightleak.core.errors import ObservationError, UsageError
+from lightleak.core.errors import ObservationError, placed
 from lightleak.core.records import to_json
 from lightleak.core.released_model import ReleasedModel
 from lightleak.core.seeds import derive_seed
 from lightleak.data.column import Column
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.inversion_task import InversionTask
-from lightleak.experiments.attack_settings import name_and_settings, placed
+from lightleak.experiments.attack_settings import made_from_label
 from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.kinds.released.judge import Judge
 from lightleak.experiments.kinds.released.models import (
@@ -32,7 +32,7 @@ from lightleak.experiments.kinds.released.models import (
     prepare_world,
 )
 from lightleak.experiments.kinds.released.reference import PublicReference, compared_with_public
-from lightleak.experiments.kinds.released.rows import FittedAttack, Subject
+from lightleak.experiments.kinds.released.rows import Evaluation, FittedAttack, Subject
 from lightleak.experiments.observed import named_captures
 from lightleak.experiments.pack import Pack
 from lightleak.experiments.took import Took
@@ -141,14 +141,14 @@ class AttackPack(Pack):
             statistics = judge.statistics(generated)
             if self.config.samples.sdmetrics:
                 quality = sdmetrics_scores(judge.train, generated, judge.encoder.schema)
+        one = Evaluation(unit, k, samples, scores, statistics)
         if k == 0:
-            found = made.entry(samples, scores, statistics)
-            write_whole(folder / "inversion" / f"{unit}.json", json.dumps(to_json(found)))
+            write_whole(folder / "inversion" / f"{unit}.json", json.dumps(to_json(made.entry(one))))
             if not self.config.redact:
                 write_rows(folder, unit, samples, made.subject.label, self.config.raw_csv)
         public = compared_with_public(reference, fitted, samples, judge, seed)
-        yield made.overall_row(unit, k, samples, scores, statistics, public) | quality | took.facts()
-        yield from made.class_rows(unit, k, samples, scores)
+        yield made.overall_row(one, public) | quality | took.facts()
+        yield from made.class_rows(one)
 
     def _subject(self, folder: Path) -> Subject:
         if self.capture is not None:
@@ -251,8 +251,7 @@ def attack_named(label: str, options: Mapping[str, Any]) -> InversionAttack:
     Raises:
         UsageError: an unknown attack or setting, or a value of the wrong type or range.
     """
-    name, settings = name_and_settings(label, options)
-    return placed(f"attacks.{label}", lambda: INVERSION_ATTACKS.get(name)(**settings))
+    return made_from_label(INVERSION_ATTACKS, label, options)
 
 
 def load_capture(folder: Path) -> tuple[ReleasedModel, Judge | None]:
@@ -262,11 +261,9 @@ def load_capture(folder: Path) -> tuple[ReleasedModel, Judge | None]:
         ObservationError: a file is missing or damaged, or network, columns and public rows do not fit each other.
     """
     seen = ReleasedModel.load(folder / "observation")
-    try:
+    with placed(str(folder / "observation"), ObservationError):
         spec, encoder = NetworkSpec.from_dict(seen.network), TableEncoder.of(seen)
         if spec.layout != encoder.layout:
             raise ObservationError("the columns of the network (layout) are not those of the encoder (schema)")
         encoder.schema.validate(seen.public, require_label=False)
-    except UsageError as error:
-        raise ObservationError(f"{folder / 'observation'}: {error}") from error
     return seen, Judge.load(folder / "truth") if (folder / "truth").is_dir() else None

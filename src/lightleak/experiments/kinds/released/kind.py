@@ -16,7 +16,7 @@ from lightleak.callbacks.capture_store import is_whole
 from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.core.stored import set_aside
 from lightleak.experiments.engine import Engine
-from lightleak.experiments.kind import Captured, Checked, Kind, Rows, Stage
+from lightleak.experiments.kind import Checked, Kind, Ready, Rows, Stage
 from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.kinds.released.job import (
     AttackPack,
@@ -74,10 +74,10 @@ class ReleasedKind(Kind[ReleasedConfig, None]):
             _keep_observations(config, folder)
         yield Stage(plan_attacks(config), "evaluations of attacks")
 
-    def captured(self, config: ReleasedConfig, root: Path) -> Captured:
+    def captured(self, config: ReleasedConfig, root: Path) -> Ready:
         """See `Kind.captured`."""
         packs = capture_packs(config, root)
-        return Captured(lambda folder, engine: [Stage(packs, "evaluations of attacks")])
+        return Ready(lambda folder, engine: [Stage(packs, "evaluations of attacks")])
 
     def plan(self, checked: Checked[ReleasedConfig, None], device: torch.device) -> RunPlan:
         """See `Kind.plan`."""

@@ -9,6 +9,7 @@ from typing import Any
 from lightleak.attacks.model_inversion import FittedInversion, InversionAttack
 from lightleak.core.class_samples import ClassSamples
 from lightleak.core.released_model import ReleasedModel
+from lightleak.core.results import ALL
 from lightleak.data.column import Column
 from lightleak.data.schema import TableSchema
 from lightleak.experiments.experiment import target_name
@@ -16,9 +17,6 @@ from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.kinds.released.judge import Judge, fact_sheet
 from lightleak.metrics.inversion.score import MEASURES, SampleScores, SampleStatistics
 from lightleak.targets import NetworkSpec
-
-ALL = "all"
-"""The class of a row about all classes."""
 
 CURVE_POINTS = 500
 """Points of a loss curve that a report draws."""
@@ -42,6 +40,25 @@ class Subject:
     def label(self) -> Column:
         """The label column."""
         return TableSchema.from_dict(self.seen.encoder["schema"]).label
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One evaluation of a fitted attack.
+
+    Attributes:
+        unit: its unit.
+        number: of the evaluation, from 0.
+        samples: rows that were made.
+        scores: how they compare with private rows; None without the truth.
+        statistics: how as many rows of all classes compare; None where they are not compared.
+    """
+
+    unit: str
+    number: int
+    samples: ClassSamples
+    scores: SampleScores | None
+    statistics: SampleStatistics | None
 
 
 @dataclass(frozen=True)
@@ -102,20 +119,13 @@ class FittedAttack:
             "options": options,
         }
 
-    def overall_row(
-        self,
-        unit: str,
-        k: int,
-        samples: ClassSamples,
-        scores: SampleScores | None,
-        statistics: SampleStatistics | None,
-        public: Mapping[str, Any],
-    ) -> dict[str, Any]:
+    def overall_row(self, one: Evaluation, public: Mapping[str, Any]) -> dict[str, Any]:
         """The row of all classes together; without the truth it holds what an attacker knows.
 
         ``public`` is what `compared_with_public` found.
         """
-        row = self._row(unit, k, samples, ALL, self.shared["real_rows_accuracy"]) | {
+        samples = one.samples
+        row = self._row(one, ALL, self.shared["real_rows_accuracy"]) | {
             "samples": len(samples.labels),
             "inversion_loss": float(samples.loss.double().mean()),
             "inversion_loss_searched": samples.details.get("loss_after"),
@@ -126,31 +136,30 @@ class FittedAttack:
             "shapes_score": None,
             "pair_trends_score": None,
         }
-        for found in (scores, statistics):
+        for found in (one.scores, one.statistics):
             row |= {} if found is None else found.to_row()
         row |= public
         return row | {f"over_public_{name}": _difference(row.get(name), row.get(f"public_{name}")) for name in MEASURES}
 
-    def class_rows(
-        self, unit: str, k: int, samples: ClassSamples, scores: SampleScores | None
-    ) -> Iterator[dict[str, Any]]:
+    def class_rows(self, one: Evaluation) -> Iterator[dict[str, Any]]:
         """One row for every class that was attacked."""
-        judge = self.subject.judge
+        judge, samples = self.subject.judge, one.samples
         real = {} if judge is None else judge.models["evaluation"].by_class
-        scored = {row["class"]: row for row in scores.class_rows()} if scores is not None else {}
+        scored = {} if one.scores is None else {row["class"]: row for row in one.scores.class_rows()}
         for index in samples.labels.unique().tolist():
             name, own = self.names[index], samples.labels == index
-            yield self._row(unit, k, samples, name, real.get(name)) | {
+            yield self._row(one, name, real.get(name)) | {
                 "samples": int(own.sum()),
                 "inversion_loss": float(samples.loss[own].double().mean()),
                 **scored.get(name, {}),
             }
 
-    def _row(self, unit: str, k: int, samples: ClassSamples, name: str, real: float | None) -> dict[str, Any]:
+    def _row(self, one: Evaluation, name: str, real: float | None) -> dict[str, Any]:
+        samples = one.samples
         return {
-            "unit": unit if name == ALL else f"{unit}-{name}",
+            "unit": one.unit if name == ALL else f"{one.unit}-{name}",
             **self.shared,
-            "evaluation_index": k,
+            "evaluation_index": one.number,
             "latent_search": samples.search,
             "class": name,
             "real_rows_accuracy_class": real,
@@ -158,22 +167,20 @@ class FittedAttack:
             "threat": None if samples.threat is None else samples.threat.to_dict(),
         }
 
-    def entry(
-        self, samples: ClassSamples, scores: SampleScores | None, statistics: SampleStatistics | None
-    ) -> dict[str, Any]:
+    def entry(self, one: Evaluation) -> dict[str, Any]:
         """What the report shows of a search besides the rows of results.json; see the report's reader."""
         keys = ("label", "attack", "setting", "seed", "dataset")
-        found: dict[str, Any] = {key: self.shared[key] for key in keys} | {"latent_search": samples.search}
+        found: dict[str, Any] = {key: self.shared[key] for key in keys} | {"latent_search": one.samples.search}
         found["losses"] = thinned(self.fitted.losses)
-        found["pseudo_labels"] = [{**one, "class": self.names[one["class"]]} for one in self.fitted.pseudo_labels]
-        if scores is not None:
-            found |= scores.to_dict()
+        found["pseudo_labels"] = [{**label, "class": self.names[label["class"]]} for label in self.fitted.pseudo_labels]
+        if one.scores is not None:
+            found |= one.scores.to_dict()
             if self.config.redact:
-                found["nearest"] = [{key: one[key] for key in ("class", "distance")} for one in found["nearest"]]
-        if statistics is not None:
-            found |= statistics.to_dict()
+                found["nearest"] = [{key: near[key] for key in ("class", "distance")} for near in found["nearest"]]
+        if one.statistics is not None:
+            found |= one.statistics.to_dict()
         if self.subject.judge is not None:
-            found |= {f"{role}_scores": fact_sheet(one) for role, one in self.subject.judge.models.items()}
+            found |= {f"{role}_scores": fact_sheet(scores) for role, scores in self.subject.judge.models.items()}
         return found | ({} if self.subject.task is None else {"task": dict(self.subject.task)})
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lightleak.experiments.kinds.released.rows import ALL
+from lightleak.core.results import ALL
 from lightleak.experiments.terminal import Column, Lines, mean_of, percent
 from lightleak.metrics.inversion.score import MEASURES
 

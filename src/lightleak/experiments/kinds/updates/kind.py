@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,12 @@ from lightleak.experiments.campaign import update_packs
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.engine import Engine
 from lightleak.experiments.experiment import Experiment, prepare_experiment
-from lightleak.experiments.kind import Captured, Checked, Kind, Stage
+from lightleak.experiments.kind import Checked, Kind, Ready, Stage
 from lightleak.experiments.kinds.updates.people import (
     PRIVATE,
     captured_people,
     read_summary,
     require_ids,
-    write_captured_people,
     write_people,
 )
 from lightleak.experiments.kinds.updates.plan import (
@@ -43,6 +43,7 @@ from lightleak.experiments.progress import silent
 from lightleak.experiments.terminal import Lines
 from lightleak.experiments.training import TRAINING_FILE, train, trains_together
 from lightleak.experiments.unit import StoredUpdate, Unit, finished_files, kept_cells, unit_file
+from lightleak.metrics.people.rows import Population
 from lightleak.targets.own import trust_network
 
 
@@ -84,9 +85,11 @@ class UpdatesKind(Kind[AuditConfig, Experiment]):
                 if unit.keeps_people:
                     require_ids(unit, experiment)
         yield attack_stage(units, config, folder, engine.device)
-        write_people(config, experiment, units, folder)
+        whole = [attack for attack in config.attacks if attack not in config.capture.sample]
+        people = partial(Population.of, experiment.table, experiment.encoder, experiment.marginals, config.seed)
+        write_people(config, units, folder, people, whole)
 
-    def captured(self, config: AuditConfig, root: Path) -> Captured:
+    def captured(self, config: AuditConfig, root: Path) -> Ready:
         """See `Kind.captured`."""
         return check_units(config, stored_units(config, root))
 
@@ -121,7 +124,7 @@ def check_units(
     left_out: Mapping[str, str] | None = None,
     table: PreparedTable | None = None,
     is_whole: bool = False,
-) -> Captured:
+) -> Ready:
     """Check every attack on every update of a plan whose updates exist already.
 
     Args:
@@ -156,9 +159,10 @@ def check_units(
     def stages(folder: Path, engine: Engine) -> Iterator[Stage]:
         yield attack_stage(units, config, folder, engine.device)
         if people is not None:
-            write_captured_people(config, units, folder, people, whole)
+            population, places = people
+            write_people(config, units, folder, lambda: population, whole, places)
 
-    return Captured(stages, notes, left_out)
+    return Ready(stages, notes, left_out)
 
 
 def stored_units(config: AuditConfig, root: Path) -> list[Unit]:

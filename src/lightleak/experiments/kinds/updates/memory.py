@@ -18,8 +18,8 @@ from lightleak.data.prepared import PreparedTable
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.kinds.updates.kind import check_units
 from lightleak.experiments.kinds.updates.plan import units_on_captures
-from lightleak.experiments.offline import attack_captured
 from lightleak.experiments.redaction import dropped
+from lightleak.experiments.run import run_in_folder
 from lightleak.experiments.unit import Kept, Observed, Unit, finished_files, keep_result, kept_cells, unit_file
 from lightleak.protocols.replay import require_replay
 
@@ -118,8 +118,8 @@ def run_updates(
             _keep_known(units, known or {}, folder, kept_cells(config.redact, config.raw_csv))
 
     with private_files():  # a callback calls this in a process of the user's
-        captured = check_units(config, units, pass_over, left_out, table, is_whole)
-        return attack_captured(config, captured, origin, folder, command, console, when_open)
+        ready = check_units(config, units, pass_over, left_out, table, is_whole)
+        return run_in_folder(config, ready, folder, command, console, origin, when_open)
 
 
 def _units(config: AuditConfig, named: Mapping[str, Observed], attacked: Mapping[str, Collection[int]]) -> list[Unit]:

@@ -1,7 +1,7 @@
 """What a run leaves of every person behind its updates: ``people.json``, and ``people.csv`` for the owner."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,23 +42,43 @@ def require_ids(unit: Unit, experiment: Experiment) -> None:
         raise ObservationError(f"{unit.id}: the recorded rows are not those of the people whom the capture names")
 
 
-def write_people(config: AuditConfig, experiment: Experiment, units: Sequence[Unit], folder: Path) -> None:
-    """Write what the finished units of whole epochs or rounds say of every person.
+def write_people(
+    config: AuditConfig,
+    units: Sequence[Unit],
+    folder: Path,
+    population: Callable[[], Population],
+    whole: Sequence[str],
+    places: Mapping[int, Ints] | None = None,
+) -> None:
+    """Write what the finished units say of every person.
 
     A finished run that was redacted keeps what it has: its private files are gone.
 
     Args:
-        config: the audit.
-        experiment: its parts.
+        config: the attacks.
         units: all units of the run; they are finished.
         folder: the run folder.
+        population: returns the people.
+        whole: attacks on all updates of whole epochs or rounds.
+        places: who is behind captured updates, by their ``batch_index``; see `captured_people`.
     """
-    units = [unit for unit in units if unit.keeps_people]
-    if not units or not _has_files(units, folder):
+
+    def proposed(unit: Unit) -> Proposed:
+        found = Proposed.from_bytes(people_file(folder, unit.id).read_bytes())
+        return found if places is None else found.named(places[unit.facts["batch_index"]])
+
+    units = [one for one in units if one.keeps_people and (places is None or one.facts["batch_index"] in places)]
+    if not units or not all(people_file(folder, unit.id).is_file() for unit in units):
         return
-    population = Population.of(experiment.table, experiment.encoder, experiment.marginals, config.seed)
-    whole = [attack for attack in config.attacks if attack not in config.capture.sample]
-    _write(config, population, [(unit.attack, _proposed(unit, folder)) for unit in units], folder, whole)
+    people, entries, tables = population(), [], []
+    counted: Literal["step", "round"] = "round" if config.protocol.is_fedavg else "step"
+    for attack in dict.fromkeys(unit.attack for unit in units):
+        updates = [proposed(unit) for unit in units if unit.attack == attack]
+        entries.append(write_record(people_of(attack, updates, people, counted, attack in whole)))
+        tables.append(table_of(attack, updates, people))
+    write_whole(folder / SUMMARY_FILE, json.dumps({KEY: entries}, indent=1))
+    if not config.redact:
+        write_whole(folder / CSV_FILE, csv_text(pd.concat(tables), raw=config.raw_csv))
 
 
 def captured_people(
@@ -86,55 +106,6 @@ def captured_people(
             return None
         raise
     return population, {index: places[name] for index, (name, _) in found.items()}
-
-
-def write_captured_people(
-    config: AuditConfig,
-    units: Sequence[Unit],
-    folder: Path,
-    known: tuple[Population, Mapping[int, Ints]],
-    whole: Sequence[str] = (),
-) -> None:
-    """Write what the finished units of captured updates say of every person; see `write_people`.
-
-    Args:
-        config: the attacks.
-        units: all units of the run; they are finished.
-        folder: the run folder.
-        known: of `captured_people`.
-        whole: attacks on all updates of whole epochs.
-    """
-    population, places = known
-    units = [unit for unit in units if unit.facts["batch_index"] in places]
-    if units and _has_files(units, folder):
-        found = [(one.attack, _proposed(one, folder).named(places[one.facts["batch_index"]])) for one in units]
-        _write(config, population, found, folder, whole)
-
-
-def _has_files(units: Sequence[Unit], folder: Path) -> bool:
-    return all(people_file(folder, unit.id).is_file() for unit in units)
-
-
-def _proposed(unit: Unit, folder: Path) -> Proposed:
-    return Proposed.from_bytes(people_file(folder, unit.id).read_bytes())
-
-
-def _write(
-    config: AuditConfig,
-    population: Population,
-    found: Sequence[tuple[str, Proposed]],
-    folder: Path,
-    whole: Sequence[str],
-) -> None:
-    counted: Literal["step", "round"] = "round" if config.protocol.is_fedavg else "step"
-    entries, tables = [], []
-    for attack in dict.fromkeys(name for name, _ in found):
-        updates = [one for name, one in found if name == attack]
-        entries.append(write_record(people_of(attack, updates, population, counted, attack in whole)))
-        tables.append(table_of(attack, updates, population))
-    write_whole(folder / SUMMARY_FILE, json.dumps({KEY: entries}, indent=1))
-    if not config.redact:
-        write_whole(folder / CSV_FILE, csv_text(pd.concat(tables), raw=config.raw_csv))
 
 
 def read_summary(folder: Path) -> Mapping[str, Any]:

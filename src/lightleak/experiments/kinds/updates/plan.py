@@ -6,7 +6,7 @@ from typing import Any
 
 from lightleak.callbacks.capture_store import list_captures, load_update
 from lightleak.core.devices import resolve_device
-from lightleak.core.errors import LightLeakError, ObservationError, UsageError
+from lightleak.core.errors import LightLeakError, ObservationError, UsageError, placed
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import numpy_generator
 from lightleak.data.encoder import TableEncoder
@@ -171,10 +171,8 @@ def _checked(folder: Path, update: ClientUpdate) -> Observed:
             f"{folder}: the update speaks of {update.facts.n_rows} rows, the recorded ones are {len(truth.inputs)}"
         )
     if not is_image_state(update.encoder):
-        try:  # decoding clamps: a score against a row beyond the bounds would be that of another row
+        with placed(str(folder), ObservationError):  # decoding clamps: a row beyond the bounds would be another row
             TableEncoder.of(update).require_within_bounds(truth.inputs)
-        except UsageError as error:
-            raise ObservationError(f"{folder}: {error}") from error
     return update, truth
 
 

@@ -59,8 +59,7 @@ def plan_updates(config: AuditConfig, experiment: Experiment, device: torch.devi
     table, protocol = experiment.table, config.protocol
     of_fresh = sum(pack[0].facts["source"] != "training" for pack in packs)
     lines = {
-        "table": f"{table.card.name}: {len(table.train)} training and {len(table.test)} test rows, "
-        f"encoded width {experiment.encoder.width}",
+        "table": experiment.table_words,
         "target": f"{target_name(experiment.spec)}, {config.rounds} epochs at batch size {config.training.batch_size}",
         "attacks": f"{', '.join(config.attacks)}, labels {config.labels}, on {device}",
         "units": f"{len(fresh)} on fresh clients in {of_fresh} packs, {len(captured)} on the training run",

@@ -17,7 +17,7 @@ from lightleak.attacks.property_inference.shadow_models import ShadowModels
 from lightleak.callbacks.capture_store import is_whole
 from lightleak.callbacks.intermediate_capture import IntermediateCapture
 from lightleak.callbacks.intermediate_store import save_observation, save_truth
-from lightleak.core.errors import UsageError
+from lightleak.core.errors import UsageError, placed
 from lightleak.core.ground_truth import PropertyTruth
 from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults, VerticalFacts
 from lightleak.core.parties import Adversary, Kind
@@ -27,7 +27,7 @@ from lightleak.core.stored import DAMAGED, set_aside
 from lightleak.data.property import Property
 from lightleak.data.vertical import VerticalDataModule
 from lightleak.defenses.vertical import VerticalDefense, make_defense
-from lightleak.experiments.attack_settings import name_and_settings, placed
+from lightleak.experiments.attack_settings import made_from_label
 from lightleak.experiments.kinds.vertical.config import VerticalConfig
 from lightleak.experiments.kinds.vertical.rows import estimate_row, norm_entries
 from lightleak.experiments.kinds.vertical.world import World, draw_auxiliary, prepare_world
@@ -71,6 +71,11 @@ class Job(Pack):
         """Epochs of training."""
         return float(self.config.training.epochs)
 
+    @property
+    def made_defense(self) -> VerticalDefense:
+        """The defense with its settings."""
+        return defense_named(self.defense, self.config.defenses[self.defense])
+
     def shortened(self, epochs: int) -> "Job":
         """The same job with so many epochs, whose last is attacked."""
         training = replace(self.config.training, epochs=epochs)
@@ -96,8 +101,7 @@ class Job(Pack):
 
     def run(self, folder: Path, device: torch.device, report: Report) -> None:
         """Train, attack, and keep a row for every attack."""
-        config, spill = self.config, folder / "spill" / self._name
-        defense = defense_named(self.defense, config.defenses[self.defense])
+        config, defense, spill = self.config, self.made_defense, folder / "spill" / self._name
         done = self.train(device, report, spill)
         facts = self._facts_of_rows(done)
         for seen in done.observations:
@@ -127,13 +131,12 @@ class Job(Pack):
             report: called after every epoch.
             spill: where captures go that do not fit into memory.
         """
-        config = self.config
-        defense = defense_named(self.defense, config.defenses[self.defense])
+        config, defense = self.config, self.made_defense
         before = self.world or prepare_world(config, self.wanted, self.seed)
         world = before.defended(defense, derive_seed(self.seed, "defense"))
         world, auxiliary = draw_auxiliary(world, self.wanted, config.auxiliary, self.seed)
         augmentation, began = self._augmentation(world), time.perf_counter()
-        module, captures = self._fit(world, auxiliary, augmentation, defense, device, report, spill)
+        module, captures = self._fit(world, auxiliary, augmentation, device, report, spill)
         seconds = time.perf_counter() - began
         has_property = world.has_property[world.train.ids.argsort()]
         # Of the rows before a defense: one that withdraws some hides what was there.
@@ -156,7 +159,6 @@ class Job(Pack):
         world: World,
         auxiliary: AuxiliaryData,
         augmentation: TrainingPart,
-        defense: VerticalDefense,
         device: torch.device,
         report: Report,
         spill: Path | None,
@@ -166,7 +168,7 @@ class Job(Pack):
         module = SplitClassifier(
             spec, settings.optimizer, settings.decay, settings.decay_top, derive_seed(self.seed, "network")
         )
-        module.transform = defense.transform(derive_seed(self.seed, "defense"))
+        module.transform = self.made_defense.transform(derive_seed(self.seed, "defense"))
         captures = [
             IntermediateCapture(
                 at.adversary, at.victim, adversary, config.epochs_attacked, folder=spill and spill / adversary
@@ -192,8 +194,7 @@ class Job(Pack):
     def _facts_of_rows(self, done: "Trained") -> dict[str, Any]:
         target = self.config.target
         widths = (*target.bottom_hidden, target.output_width, *target.top_hidden)
-        scores = done.module.trainer.callback_metrics
-        defense = defense_named(self.defense, self.config.defenses[self.defense])
+        scores, defense = done.module.trainer.callback_metrics, self.made_defense
         return {
             "dataset": self.config.data.title,
             "target": "-".join(["split", *map(str, widths)]),
@@ -306,15 +307,15 @@ def attack_named(label: str, options: Mapping[str, Any]) -> PropertyAttack:
     Raises:
         UsageError: an unknown attack or setting, or a value of the wrong type or range.
     """
-    name, settings = name_and_settings(label, options)
-    if name == ShadowModels.name:
+    if options.get("attack", label) == ShadowModels.name:
         raise UsageError(
             f"attacks.{label}: sm_pia names one of two fractions and estimates none; the command that plays "
             "its game is lightleak reproduce provfl-table7"
         )
-    return placed(f"attacks.{label}", lambda: PROPERTY_ATTACKS.get(name)(**settings))
+    return made_from_label(PROPERTY_ATTACKS, label, options)
 
 
 def defense_named(label: str, options: Mapping[str, Any]) -> VerticalDefense:
     """The defense that a label of the config names, or that its setting ``defense`` names; errors likewise."""
-    return placed(f"defenses.{label}", lambda: make_defense(label, options))
+    with placed(f"defenses.{label}"):
+        return make_defense(label, options)

@@ -13,14 +13,14 @@ from rich.console import Console
 
 from lightleak.attacks.property_inference import PropertyAttack
 from lightleak.callbacks.intermediate_store import load_observation, load_truth
-from lightleak.core.errors import ObservationError, UsageError
+from lightleak.core.errors import ObservationError, placed
 from lightleak.core.ground_truth import PropertyTruth
 from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults
 from lightleak.core.parties import VISIBLE, Adversary
 from lightleak.core.seeds import derive_seed
 from lightleak.data.property import Property
 from lightleak.experiments.engine import Engine
-from lightleak.experiments.kind import Captured, Checked, Kind, Rows, Stage
+from lightleak.experiments.kind import Checked, Kind, Ready, Rows, Stage
 from lightleak.experiments.kinds.vertical.config import OWN_COLUMNS, VerticalConfig
 from lightleak.experiments.kinds.vertical.job import Job, attack_named, defense_named, observation_of, plan_jobs
 from lightleak.experiments.kinds.vertical.rows import beside_own_columns, estimate_row
@@ -33,6 +33,7 @@ from lightleak.experiments.terminal import Lines
 from lightleak.experiments.took import Took
 from lightleak.experiments.training import check_trainer
 from lightleak.experiments.unit import file_name, write_whole
+from lightleak.report.compare import by_key
 from lightleak.targets.trainer import quiet_lightning
 
 
@@ -68,10 +69,10 @@ class VerticalKind(Kind[VerticalConfig, None]):
             job.forget_damaged(folder)
         yield Stage(jobs, "attacks in split trainings")
 
-    def captured(self, config: VerticalConfig, root: Path) -> Captured:
+    def captured(self, config: VerticalConfig, root: Path) -> Ready:
         """See `Kind.captured`."""
         packs = capture_packs(config, root)
-        return Captured(lambda folder, engine: [Stage(packs, "attacks")])
+        return Ready(lambda folder, engine: [Stage(packs, "attacks")])
 
     def plan(self, checked: Checked[VerticalConfig, None], device: torch.device) -> RunPlan:
         """See `Kind.plan`."""
@@ -121,17 +122,13 @@ def _check_attacks(
     results = dict.fromkeys(VISIBLE[adversary], nothing)
     seen = observation_of(config, world, auxiliary, adversary, 0, ids, results)
     for label, attack in attacks.items():
-        try:
+        with placed(f"attacks.{label} in {adversary}"):
             attack.check(seen)
-        except UsageError as error:
-            raise UsageError(f"attacks.{label} in {adversary}: {error}") from error
 
 
 def _probe(config: VerticalConfig, jobs: Sequence[Job], device: torch.device, seconds: float) -> Probed:
     """Run short trainings with all attacks on their last epoch, one for every set of attacks."""
-    alike: dict[tuple[tuple[str, Adversary], ...], list[Job]] = {}
-    for job in jobs:
-        alike.setdefault(job.attacks, []).append(job)
+    alike = by_key(jobs, lambda job: job.attacks)
     found, attacked = [], len(config.epochs_attacked)
     for attacks, members in alike.items():
         with TemporaryDirectory() as folder, quiet_lightning():

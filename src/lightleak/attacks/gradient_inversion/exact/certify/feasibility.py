@@ -194,10 +194,13 @@ def _feasibility(
 
 def _of_one_hidden_layer(rank: int, unit: int, n_rows: int, kind: RowKind) -> tuple[Outcome, str]:
     """The row space then tests a row as far as it has more present categories and numbers than the batch has rows."""
-    if rank < min(n_rows, kind.possible):
-        return "approximate", f"the one hidden layer shows {rank} different rows of {n_rows}, and mixes the others"
     if unit < ENOUGH_TESTS:
         return "approximate", f"{n_rows} rows fill the one hidden layer, so nothing tests a single row"
+    if rank < min(n_rows, kind.possible):
+        return "partial", (
+            f"the one hidden layer shows {rank} different rows of {n_rows}: the others are equal to them, faint, or "
+            "mixed with them"
+        )
     return "partial", (
         f"{unit} equations of the one hidden layer's column space test every row, and those of its row space as long "
         "as the rows are fewer than the categories and numbers that they show"
