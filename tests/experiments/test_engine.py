@@ -2,6 +2,8 @@
 
 import json
 import os
+import pickle
+import select
 import signal
 import socket
 import subprocess
@@ -82,6 +84,23 @@ def _lives(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def test_what_a_worker_sends_is_one_piece(tmp_path: Path, toys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that is ended between two pieces of a result would have its driver wait for the second for ever."""
+    futures: list[Any] = []
+    submit = engine._Worker.submit
+
+    def kept(*args: Any) -> Any:
+        futures.append(submit(*args))
+        return futures[-1]
+
+    monkeypatch.setattr(engine._Worker, "submit", kept)
+    with LocalEngine(CPU, 2) as local:
+        run_packs([toys.Worked("a"), toys.Worked("b")], tmp_path, local, quiet=True)
+    assert len(futures) == 2
+    assert all(len(pickle.dumps(future.result())) < select.PIPE_BUF // 4 for future in futures)
+    assert not any(future.result().exists() for future in futures)
 
 
 def test_one_worker_is_this_process(tmp_path: Path, toys: Any) -> None:

@@ -8,6 +8,7 @@ import hashlib
 import math
 import multiprocessing
 import os
+import pickle
 import shutil
 import signal
 import threading
@@ -21,6 +22,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from types import TracebackType
 from typing import Any, Self
+from uuid import uuid4
 
 import torch
 
@@ -132,7 +134,7 @@ class LocalEngine(Engine):
     def _run_in_workers(self, packs: Iterator[Pack], folder: Path, watch: Watch) -> Iterator[Finished]:
         store = Path(mkdtemp(prefix="lightleak-"))
         parcels = Parcels(lambda content: _stored(store, content))
-        running: dict[Future[Result], tuple[_Worker, Pack, int]] = {}
+        running: dict[Future[Path], tuple[_Worker, Pack, int]] = {}
         lost: list[tuple[Pack, int]] = []
         try:
             while True:
@@ -140,14 +142,14 @@ class LocalEngine(Engine):
                     pack, deaths = lost.pop() if lost else (next(packs, None), 0)
                     if pack is None:
                         break
-                    running[worker.submit(pack, parcels, folder)] = worker, pack, deaths
+                    running[worker.submit(pack, parcels, folder, store)] = worker, pack, deaths
                 if not running:
                     return
                 done, _ = wait(running, POLL_SECONDS, FIRST_COMPLETED)
                 for future in done:
                     worker, pack, deaths = running.pop(future)
                     if not isinstance(future.exception(), BrokenProcessPool):
-                        yield _finished(pack, folder, future.result())
+                        yield _finished(pack, folder, _taken(future.result()))
                         continue
                     worker.restart()
                     if deaths < MAX_RETRIES:
@@ -196,11 +198,15 @@ class _Worker:
         given = (self._device, self.work, life, Knowledge())
         self._pool = ProcessPoolExecutor(1, self._context, initializer=_start, initargs=given)
 
-    def submit(self, pack: Pack, parcels: Parcels, folder: Path) -> Future[Result]:
-        """Have the process run a pack."""
+    def submit(self, pack: Pack, parcels: Parcels, folder: Path, store: Path) -> Future[Path]:
+        """Have the process run a pack and leave its result in a file in ``store``.
+
+        A result that travels through the pool's pipe in several pieces would have the driver wait for the rest if the
+        process is ended in between; the name of a file is one piece.
+        """
         self.work.value = 0.0
-        inputs = pack.inputs(folder)
-        return self._pool.submit(_run_parcel, *parcels.pack_up(pack), inputs, scratch_folder(pack, folder))
+        inputs, scratch = pack.inputs(folder), scratch_folder(pack, folder)
+        return self._pool.submit(_run_parcel, *parcels.pack_up(pack), inputs, scratch, store / f"{uuid4().hex}.result")
 
     def stop(self) -> None:
         """End the process at once, whatever it does."""
@@ -230,11 +236,22 @@ def _end_with_the_driver(life: Connection) -> None:
         os._exit(1)
 
 
-def _run_parcel(parcel: bytes, handles: Mapping[str, Path], inputs: Mapping[str, Path], scratch: Path) -> Result:
+def _run_parcel(
+    parcel: bytes, handles: Mapping[str, Path], inputs: Mapping[str, Path], scratch: Path, result: Path
+) -> Path:
     def report(amount: float) -> None:
         _work.value += amount
 
-    return run_in(scratch, unpack(parcel, handles, Path.read_bytes), inputs, _device, report)
+    pack = unpack(parcel, handles, Path.read_bytes)
+    result.write_bytes(pickle.dumps(run_in(scratch, pack, inputs, _device, report)))
+    return result
+
+
+def _taken(result: Path) -> Result:
+    """Read a result, and remove its file."""
+    found: Result = pickle.loads(result.read_bytes())
+    result.unlink()
+    return found
 
 
 def _run_here(pack: Pack, folder: Path, device: torch.device, watch: Watch) -> Result:
