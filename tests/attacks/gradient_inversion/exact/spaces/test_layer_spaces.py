@@ -81,3 +81,8 @@ def test_whitened_projections_are_uncorrelated_and_of_one_size() -> None:
     # A floor raises the small eigenvalues: nothing gets larger than without it, the largest direction stays.
     raised = (sample @ whitened(null, sample, 0.1)).square().mean(0)
     assert float(raised.max()) == pytest.approx(1) and float(raised.min()) < 0.1
+
+
+def test_an_empty_null_space_stays_empty() -> None:
+    """As of one hidden layer whose rows span all of its inputs, while its column space still tests them."""
+    assert whitened(torch.zeros(5, 0), torch.randn(20, 5), floor=1e-3).shape == (5, 0)

@@ -156,6 +156,8 @@ def whitened(null: Tensor, sample: Tensor, floor: float) -> Tensor:
         sample: vectors of random rows ``[n, in]``.
         floor: eigenvalues of the second moment are raised to this part of the largest.
     """
+    if not null.shape[1]:
+        return null
     projected = sample @ null
     values, vectors = torch.linalg.eigh(projected.T @ projected / len(sample))
     return null @ (vectors / values.clamp_min(floor * float(values[-1])).sqrt())
