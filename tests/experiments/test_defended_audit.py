@@ -198,7 +198,7 @@ def test_epsilon_and_delta_stand_in_rows_and_in_the_training(private: Path) -> N
         release = DPSGD(noise_multiplier=1.0).release_epsilon()  # of the one update that is attacked, whatever it is
         assert (row["release_epsilon"], row["delta"]) == (pytest.approx(release), 1e-5)
     for group in json.loads((private / "results.json").read_text())["summary"]:
-        # told of the group, no metric of it
+        # a fact of the group, no metric of it
         assert group.get("epsilon") == (trained["epsilon"] if group["source"] == "training" else None)
     page = " ".join((private / "report.html").read_text().split())
     assert "differential privacy for every row, at δ 1e-05: ε 4.11 of the whole training, ε 4.38 of one update" in page
@@ -242,20 +242,20 @@ def test_dp_sgd_in_local_steps_of_fedavg_counts_every_step_of_a_row(
     defense = {"name": "dp_sgd", "options": {"target_epsilon": 8.0}, "point": "steps"}
     config = tiny_fedavg(defense=defense, attacks=["random"])
     run_audit(config, tmp_path / "run", console=silent)
-    told = json.loads((tmp_path / "run" / "training.json").read_text())
+    granted = json.loads((tmp_path / "run" / "training.json").read_text())
     data = federated_data(config, prepare_experiment(config))
     takes = torch.cat([next(iter(data.train_dataloader().sampler)) for _ in range(config.protocol.rounds)]).bincount()
     # Two local epochs in each of at most three rounds.
-    assert told["steps"] == 2 * int(takes.max()) <= 6
-    private = DPSGD(noise_multiplier=told["noise_multiplier"])
-    assert told["epsilon"] == pytest.approx(8.0) == private.release_epsilon(told["steps"])
-    assert told["release_epsilon"] == pytest.approx(private.release_epsilon(2))
+    assert granted["steps"] == 2 * int(takes.max()) <= 6
+    private = DPSGD(noise_multiplier=granted["noise_multiplier"])
+    assert granted["epsilon"] == pytest.approx(8.0) == private.release_epsilon(granted["steps"])
+    assert granted["release_epsilon"] == pytest.approx(private.release_epsilon(2))
     rows = rows_of(tmp_path / "run")
     trained = [row for row in rows if row["source"] == "training"]
-    assert {row["epsilon"] for row in trained} == {told["epsilon"]} and len(rows) > len(trained)
-    assert {row["release_epsilon"] for row in trained} == {told["release_epsilon"]}
+    assert {row["epsilon"] for row in trained} == {granted["epsilon"]} and len(rows) > len(trained)
+    assert {row["release_epsilon"] for row in trained} == {granted["release_epsilon"]}
     fresh = client_defense(config, prepare_experiment(config))
-    assert isinstance(fresh, DPSGD) and fresh.noise_multiplier == told["noise_multiplier"]
+    assert isinstance(fresh, DPSGD) and fresh.noise_multiplier == granted["noise_multiplier"]
 
 
 @pytest.mark.parametrize(

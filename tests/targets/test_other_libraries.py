@@ -54,7 +54,7 @@ def test_one_hot_rows_give_pytorch_frames_logits(name: str) -> None:
 
 
 def test_one_hot_rows_give_tabms_logits() -> None:
-    tabm = pytest.importorskip("tabm")
+    tabm = pytest.importorskip("tabm", reason="the extra zoo brings it")
     network, (x, numbers, codes) = build("tabm"), rows()
     assert isinstance(network, TabM)
     cardinalities = [block.width for block in CODES]

@@ -180,8 +180,8 @@ def write_status_page(status: Status, folder: Path) -> None:
 
 def page(status: Status) -> Page:
     """Make the page of all tables: what was run and agrees, and every cell, folded."""
-    papers, told = by_key(status.tables, _source), fill("status", "summary", **totals(status.tables))
-    sections = [Section("summary", "Where the papers' numbers stand", (told,), "summary")]
+    papers, summary = by_key(status.tables, _source), fill("status", "summary", **totals(status.tables))
+    sections = [Section("summary", "Where the papers' numbers stand", (summary,), "summary")]
     for number, (source, tables) in enumerate(papers.items()):
         cells = [block for table in tables if table.cells for block in folded(_line(table), *_cells(table))]
         sections.append(Section(f"paper-{number}", source, (_tables(tables), *cells)))

@@ -78,8 +78,8 @@ class Model(nn.Module):
 class PyTorchTabularNetwork(NumbersAndCodes):
     """A model of pytorch-tabular on encoded rows.
 
-    The rows of the
-    embeddings are the layout's categories; pytorch-tabular has one more, for unknown ones, that no row reaches.
+    The rows of its embeddings are the layout's categories; pytorch-tabular has one more, for unknown ones, that no row
+    reaches.
     """
 
     model_name: str

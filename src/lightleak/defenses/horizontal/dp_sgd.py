@@ -29,7 +29,8 @@ from lightleak.targets.classifier import TabularClassifier
             "In FedSGD epsilon is about the weights of the whole training with its Poisson batches. One update whose "
             "batch the server knows has an epsilon of its own, `release_epsilon`, which may be larger.",
             "In FedAvg it acts on local steps (`point: steps`) and counts on no sampling: epsilon is about all local "
-            "steps of a row, in every round that its client takes part in.",
+            "steps of a row, in every round that its client takes part in, with its gradient or without it in the "
+            "same batches.",
         ),
     ),
 )

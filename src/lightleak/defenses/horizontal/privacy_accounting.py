@@ -94,9 +94,10 @@ class PrivacyAccounting:
         """Epsilon at `delta` of what a server sees that knows which rows each step was computed from.
 
         Nothing is sampled from its point of view, so that this may exceed the epsilon of a whole training, which counts
-        on random batches. It holds for one row of a batch added, removed or left without a gradient, and is exact for
-        the Gaussian mechanism (Balle and Wang 2018, Theorem 8), whose noise over several steps counts as that of one
-        step divided by the root of their number (Dong et al. 2019, Corollary 3.3).
+        on random batches. It is exact for the Gaussian mechanism (Balle and Wang 2018, Theorem 8), whose noise over
+        several steps counts as that of one step divided by the root of their number (Dong et al. 2019, Corollary 3.3).
+        Of one step it holds for a row added to the batch or removed from it; of several for a row whose gradient is
+        left out of all of them while the batches stay as they are: without a row the others would be divided anew.
 
         Args:
             steps: that a row takes part in; 0 spends nothing.
