@@ -5,12 +5,12 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from lightleak.core.grouping import by_key
 from lightleak.core.results import Row
 from lightleak.report.format import attack_title
 from lightleak.report.intervals import Estimate, bounded, estimate
 
 R = TypeVar("R", bound=Row)
-T = TypeVar("T")
 
 Key = Callable[[R], Hashable]
 Score = str | Callable[[R], float | None]
@@ -96,14 +96,6 @@ def differing(rows: Iterable[Row], names: Iterable[str]) -> list[str]:
     """Names of the fields in which the rows differ."""
     known = list(rows)
     return [name for name in names if len({getattr(row, name) for row in known}) > 1]
-
-
-def by_key(items: Iterable[T], key: Callable[[T], Any]) -> dict[Any, list[T]]:
-    """Items by key, in the order in which keys first occur."""
-    found: dict[Any, list[T]] = {}
-    for item in items:
-        found.setdefault(key(item), []).append(item)
-    return found
 
 
 def group_rows(

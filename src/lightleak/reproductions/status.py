@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lightleak.core.errors import UsageError
+from lightleak.core.grouping import by_key
 from lightleak.core.records import json_field, read_record, write_record
 from lightleak.core.results import SCHEMA_VERSION, ValueRow, read_row
 from lightleak.core.stored import write_whole
 from lightleak.core.summary import CONFIDENCE
 from lightleak.report.blocks import Cell, Column, Page, Section, Table
-from lightleak.report.compare import by_key
 from lightleak.report.format import DASH, percent
 from lightleak.report.page import fill, folded, render, table_of, write
 from lightleak.reproductions.comparison import RULE

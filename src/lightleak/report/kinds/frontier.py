@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
+from lightleak.core.grouping import by_key
 from lightleak.core.guarantee import most_often_right
 from lightleak.core.results import NONE, FrontierRow
 from lightleak.report import format as fmt
 from lightleak.report.blocks import Block, Cell, Column, Figure, Heading, Legend, Page, Section, Table
 from lightleak.report.charts import series_style
-from lightleak.report.compare import by_key, differing
+from lightleak.report.compare import differing
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.frontier_advice import recommend
 from lightleak.report.kinds.frontier_groups import SETTING, Frontier, compare, fullest

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from lightleak.core.grouping import by_key
 from lightleak.core.results import FrontierRow, read_row
 from lightleak.report.budget import Budget, budget
-from lightleak.report.compare import Group, by_key, fixed
+from lightleak.report.compare import Group, fixed
 from lightleak.report.format import listed
 from lightleak.report.intervals import Estimate, bounded
 from lightleak.report.kinds.frontier_points import Paired, Point, unit_of

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from lightleak.core.grouping import by_key
 from lightleak.report import format as fmt
 from lightleak.report.blocks import Block, Cell, Column, Figure, Legend, Section
 from lightleak.report.charts import BASELINE_STYLE, Style, estimate_figure, series_style
-from lightleak.report.compare import by_key
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.released_groups import Scenario
 from lightleak.report.kinds.released_scores import ACCURACY, Attack

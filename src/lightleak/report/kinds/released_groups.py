@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
+from lightleak.core.grouping import by_key
 from lightleak.core.results import ALL, ReleasedRow
-from lightleak.report.compare import apart, by_key, differing, fixed, group_rows
+from lightleak.report.compare import apart, differing, fixed, group_rows
 from lightleak.report.format import joined
 from lightleak.report.intervals import Estimate, difference, estimate
 from lightleak.report.kinds.released_entries import Entry

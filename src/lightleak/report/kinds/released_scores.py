@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from lightleak.core.grouping import by_key
 from lightleak.core.results import ALL, ReleasedRow
 from lightleak.metrics.inversion.score import MEASURES
-from lightleak.report.compare import Group, by_key
+from lightleak.report.compare import Group
 from lightleak.report.format import DASH, interval, percent, points
 from lightleak.report.intervals import Estimate, bounded, difference, proportion
 from lightleak.report.kinds.released_entries import Entry, Memorization, pooled

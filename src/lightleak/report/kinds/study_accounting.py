@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
+from lightleak.core.grouping import by_key
 from lightleak.core.results import TrialRow
 from lightleak.report.blocks import Block, Cell, Column, Details, Table
-from lightleak.report.compare import by_key
 from lightleak.report.format import DASH, counted, duration, joined
 from lightleak.report.kinds.study_settings import value_columns
 from lightleak.report.kinds.study_trials import Search, reported

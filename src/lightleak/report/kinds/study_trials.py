@@ -7,9 +7,9 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from lightleak.core.errors import UsageError
+from lightleak.core.grouping import by_key
 from lightleak.core.records import json_field, quoted, read_record
 from lightleak.core.results import FILE_NAME, TrialRow
-from lightleak.report.compare import by_key
 from lightleak.report.format import DASH, capital, interval, percent, points
 from lightleak.report.intervals import Estimate
 from lightleak.report.read import Run

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
+from lightleak.core.grouping import by_key
 from lightleak.report import charts
 from lightleak.report import format as fmt
 from lightleak.report.blocks import Column, Figure, Section
-from lightleak.report.compare import by_key, fixed
+from lightleak.report.compare import fixed
 from lightleak.report.intervals import bounded
 from lightleak.report.kinds.updates_groups import UpdateGroup, attacks
 from lightleak.report.kinds.updates_words import FIXED, of_rows, parts_title, varying, words

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from functools import partial
 
+from lightleak.core.grouping import by_key
 from lightleak.report import format as fmt
 from lightleak.report.blocks import Block, Cell, Column, Heading, Section
-from lightleak.report.compare import by_key
 from lightleak.report.kinds.updates_runs import (
     ERROR,
     METRICS,

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from lightleak.core.grouping import by_key
 from lightleak.core.results import UpdateRow
-from lightleak.report.compare import Group, by_key, fixed, group_rows, paired
+from lightleak.report.compare import Group, fixed, group_rows, paired
 from lightleak.report.format import DASH, percent, with_interval
 from lightleak.report.intervals import Estimate, Values, bounded
 from lightleak.report.kinds.updates_words import FIXED, Moment, moment_of

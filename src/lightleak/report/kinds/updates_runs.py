@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from lightleak.core.grouping import by_key
 from lightleak.core.records import json_field, read_record
 from lightleak.core.results import Row, UpdateRow, flat
-from lightleak.report.compare import by_key, fixed
+from lightleak.report.compare import fixed
 from lightleak.report.format import EQUAL, LESS, MORE, defense_title, sign_of
 from lightleak.report.intervals import ENOUGH_PAIRS, Estimate, difference, estimate, proportion, subtracted
 from lightleak.report.kinds.updates_groups import Exposure, UpdateGroup, compare, exposures, update_of

@@ -5,12 +5,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from lightleak.core.grouping import by_key
 from lightleak.core.parties import KINDS
 from lightleak.core.results import VerticalRow
 from lightleak.report import charts
 from lightleak.report.blocks import Cell, Column, Figure, Legend, Page, Section, Table
 from lightleak.report.budget import budget
-from lightleak.report.compare import by_key, differing
+from lightleak.report.compare import differing
 from lightleak.report.format import DASH, joined, of_hundred, percent, points, unsigned_points, with_interval
 from lightleak.report.kinds.vertical_findings import Findings, Outcome
 from lightleak.report.kinds.vertical_groups import (

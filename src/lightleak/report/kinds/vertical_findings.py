@@ -4,8 +4,9 @@ import statistics
 from dataclasses import dataclass
 from functools import cached_property
 
+from lightleak.core.grouping import by_key
 from lightleak.core.results import VerticalRow
-from lightleak.report.compare import Score, by_key, paired
+from lightleak.report.compare import Score, paired
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.vertical_groups import (
     Groups,

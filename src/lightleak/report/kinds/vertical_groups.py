@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from lightleak.core.grouping import by_key
 from lightleak.core.results import NONE, VerticalRow
-from lightleak.report.compare import Group, apart, by_key, fixed, group_rows
+from lightleak.report.compare import Group, apart, fixed, group_rows
 from lightleak.report.format import attack_title
 from lightleak.report.intervals import Estimate, bounded
 from lightleak.report.kinds.vertical_worth import Worth, worth_of

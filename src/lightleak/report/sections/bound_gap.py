@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from lightleak.core.grouping import by_key
 from lightleak.core.records import json_field
 from lightleak.report.blocks import Block, Column, Page, Section
 from lightleak.report.charts import BASELINE_STYLE, Series, Style, line_figure, series_style, spaced_axis
-from lightleak.report.compare import by_key
 from lightleak.report.format import percent, points
 from lightleak.report.intervals import Estimate
 from lightleak.report.page import cells_table, fill, folded, render, table_of

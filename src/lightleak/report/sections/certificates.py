@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from typing import get_args
 
 from lightleak.core.certificate import Outcome
+from lightleak.core.grouping import by_key
 from lightleak.core.results import UpdateRow
 from lightleak.report.blocks import Block, Column, Section
-from lightleak.report.compare import by_key
 from lightleak.report.format import DASH, attack_title, capital, joined, of_a_number, percent
 from lightleak.report.kinds.updates_groups import UpdateGroup
 from lightleak.report.kinds.updates_words import parts, time_unit, varying

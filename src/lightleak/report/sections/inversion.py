@@ -4,9 +4,9 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
+from lightleak.core.grouping import by_key
 from lightleak.report import charts
 from lightleak.report.blocks import Block, Column, Details, Heading, Legend, Panels, Section, Table
-from lightleak.report.compare import by_key
 from lightleak.report.format import count, distance, joined, percent, with_interval
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.released_entries import Entry, Memorization, Nearest, PseudoLabel

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from lightleak.core.grouping import by_key
 from lightleak.core.results import NONE, Row
 from lightleak.core.threat_model import Does, Knows, Sees, Threat, Who
 from lightleak.report.blocks import Column, Table
-from lightleak.report.compare import by_key
 from lightleak.report.format import DASH, capital, duration, listed, of_a_number
 from lightleak.report.intervals import estimate
 from lightleak.report.page import table_of

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from lightleak.core.errors import UsageError
+from lightleak.core.grouping import by_key
 from lightleak.core.parties import KINDS
 from lightleak.core.records import json_field
 from lightleak.core.results import NONE
 from lightleak.report.blocks import Block, Details, Figure, Legend, Panels, Section
-from lightleak.report.compare import by_key
 from lightleak.report.format import DASH, joined
 from lightleak.report.intervals import estimate
 from lightleak.report.page import cells_table, fill, text

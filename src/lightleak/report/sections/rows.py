@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import get_args
 
 from lightleak.core.certificate import RowStatus
+from lightleak.core.grouping import by_key
 from lightleak.core.results import UpdateRow
 from lightleak.report.blocks import Block, Cell, Line, Lines, Section, Table
-from lightleak.report.compare import by_key
 from lightleak.report.format import DASH
 from lightleak.report.kinds.updates_groups import UpdateGroup
 from lightleak.report.page import fill

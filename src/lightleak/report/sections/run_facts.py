@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from lightleak.core.grouping import by_key
 from lightleak.core.results import Row
 from lightleak.report.blocks import Section
-from lightleak.report.compare import by_key
 from lightleak.report.format import attack_title
 from lightleak.report.page import fill, names_table
 from lightleak.report.read import Run

@@ -11,12 +11,12 @@ from importlib.resources import files
 from typing import Any, get_args
 from urllib.parse import quote
 
+from lightleak.core.grouping import by_key
 from lightleak.core.results import Row
 from lightleak.core.threat_model import Aim
 from lightleak.report.attacks import aims_of
 from lightleak.report.blocks import Block, Cell, Details, Section, Table
 from lightleak.report.budget import budget
-from lightleak.report.compare import by_key
 from lightleak.report.format import attack_title, capital, defense_title, duration
 from lightleak.report.page import cells_table, fill
 from lightleak.report.read import Run

@@ -4,10 +4,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from lightleak.core.grouping import by_key
 from lightleak.core.results import UpdateRow
 from lightleak.report.blocks import Figure, Section
 from lightleak.report.charts import VALIDATION_STYLE, Series, Style, line_figure, series_style, spaced_axis
-from lightleak.report.compare import by_key, fixed
+from lightleak.report.compare import fixed
 from lightleak.report.format import attack_title, capital
 from lightleak.report.intervals import Estimate, estimate
 from lightleak.report.kinds.updates_groups import UpdateGroup

@@ -14,6 +14,7 @@ import torch
 from lightleak.attacks.property_inference.norms import NORMS, record_norms
 from lightleak.attacks.property_inference.shadow_models import ShadowConfig, ShadowModels, TaskKnowledge
 from lightleak.attacks.property_inference.two_worlds import nearest_world, two_world_accuracy
+from lightleak.core.grouping import by_key
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.core.summary import Summary, summarize
 from lightleak.experiments.kinds.vertical.config import AuxiliaryConfig, VerticalConfig
@@ -21,7 +22,6 @@ from lightleak.experiments.kinds.vertical.job import Trained, attack_named, plan
 from lightleak.experiments.kinds.vertical.rows import norm_entries
 from lightleak.experiments.unit import file_name, write_whole
 from lightleak.metrics.norm_distributions import draw_populations, norm_distances, sorted_norm_distances
-from lightleak.report.compare import by_key
 from lightleak.report.intervals import Estimate
 from lightleak.report.sections.bound import bound_page
 from lightleak.reproductions.paper.values import PaperCell

@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
+from lightleak.core.grouping import by_key
 from lightleak.core.seeds import derive_seed
 from lightleak.experiments.campaign import UpdatePack, finished_rows, update_packs
 from lightleak.experiments.federation_config import ProtocolConfig
 from lightleak.experiments.unit import Unit, write_whole
-from lightleak.report.compare import by_key
 from lightleak.reproductions.paper.values import PaperCell, note
 from lightleak.reproductions.reproduction import Row, Rows, Stage
 from lightleak.reproductions.settings import check_settings

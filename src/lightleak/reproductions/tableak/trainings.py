@@ -10,13 +10,13 @@ import lightning
 import torch
 from lightning.pytorch.callbacks import LambdaCallback
 
+from lightleak.core.grouping import by_key
 from lightleak.core.seeds import derive_seed
 from lightleak.data.datamodule import TableDataModule
 from lightleak.defenses.horizontal import UpdateDefense, defend_training
 from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.pack import Pack
-from lightleak.report.compare import by_key
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import Place, Reproduction, Row, Rows, Work, fit, scale
 from lightleak.reproductions.tableak.fedsgd import (

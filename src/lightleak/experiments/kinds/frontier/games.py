@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lightleak.core.grouping import by_key
 from lightleak.core.guarantee import success_bound
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.defenses.horizontal.dp_sgd import DPSGD
@@ -29,7 +30,6 @@ from lightleak.experiments.pack import Pack, Place, Task
 from lightleak.experiments.unit import unit_file, write_whole
 from lightleak.metrics.cells import Cells, agreement
 from lightleak.metrics.dp_game import best_prior, coordinates, exceeds, play
-from lightleak.report.compare import by_key
 from lightleak.report.intervals import bounded
 from lightleak.report.sections.bound_gap import FILE_NAME, SCHEMA_VERSION, Game
 from lightleak.targets.spec import build_network

@@ -13,6 +13,7 @@ import torch
 from rich.console import Console
 
 from lightleak.core.errors import UsageError, placed
+from lightleak.core.grouping import by_key
 from lightleak.experiments.attack_settings import check_attacks
 from lightleak.experiments.campaign import UpdatePack, find_sizes, packs_without_a_run, plan_packs
 from lightleak.experiments.config import AuditConfig
@@ -31,7 +32,6 @@ from lightleak.experiments.terminal import Lines
 from lightleak.experiments.training import check_trainer, one_training, prepare_training
 from lightleak.experiments.unit import Unit, kept_cells
 from lightleak.experiments.whole_epochs import SeedEveryEpoch
-from lightleak.report.compare import by_key
 from lightleak.targets.trainer import quiet_lightning
 
 

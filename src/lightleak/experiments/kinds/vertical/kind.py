@@ -15,6 +15,7 @@ from lightleak.attacks.property_inference import PropertyAttack
 from lightleak.callbacks.intermediate_store import load_observation, load_truth
 from lightleak.core.errors import ObservationError, placed
 from lightleak.core.ground_truth import PropertyTruth
+from lightleak.core.grouping import by_key
 from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults
 from lightleak.core.parties import VISIBLE, Adversary
 from lightleak.core.seeds import derive_seed
@@ -33,7 +34,6 @@ from lightleak.experiments.terminal import Lines
 from lightleak.experiments.took import Took
 from lightleak.experiments.training import check_trainer
 from lightleak.experiments.unit import file_name, write_whole
-from lightleak.report.compare import by_key
 from lightleak.targets.trainer import quiet_lightning
 
 

@@ -4,9 +4,10 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from lightleak.core.grouping import by_key
 from lightleak.core.results import VerticalRow, read_row
 from lightleak.experiments.terminal import Column, Lines, percent
-from lightleak.report.compare import by_key, differing, fixed
+from lightleak.report.compare import differing, fixed
 from lightleak.report.format import interval, points
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.vertical_groups import FIXED, PASSIVE, VerticalGroup, chosen, compare
