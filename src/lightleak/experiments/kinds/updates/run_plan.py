@@ -246,7 +246,7 @@ def _is_fitted(config: AuditConfig, network: nn.Module) -> bool:
     """Whether `exact_fedavg` fits rows to all layers of a client's update (`halfway.is_served`)."""
     chain, protocol = smooth_chain(network), config.protocol
     is_plain = protocol.aggregate == 1 and not protocol.momentum and not drops_units(network)
-    return chain is not None and len(chain[0]) > 1 and is_plain and defense_of(config.defense) is None
+    return chain is not None and len(chain[0]) > 1 and is_plain
 
 
 def _expected_halfway(

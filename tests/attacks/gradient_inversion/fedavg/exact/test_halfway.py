@@ -132,9 +132,54 @@ def test_updates_whose_steps_are_not_known_are_left_to_the_first_layer(client: A
         assert not is_served(replace(update, facts=replace(update.facts, **{name: None})))
     for contradicting in ({"momentum": 0.5}, {"local_steps": 5}):
         assert not is_served(replace(update, facts=replace(update.facts, **contradicting)))
-    assert not is_served(replace(update, state="noised"))
     assert not is_served(aggregate_updates([update, update]))
-    assert not is_served(client(SEVERAL, activation="relu")[0])
+    assert is_served(client(SEVERAL, activation="relu")[0])
+
+
+def behind_noise(client: Client, scale: float, factor: float = 1.0) -> Client:
+    """The client's update times a factor behind noise of a scale that is a gradient's."""
+    update, truth, encoder = client
+    draws, steps = generator(0, "noise"), update.facts.epochs * -(-len(truth.labels) // update.facts.batch_size)
+    noise = {k: torch.randn(u.shape, generator=draws) for k, u in update.update.items()}
+    sent = {k: factor * u + scale * steps * update.facts.learning_rate * noise[k] for k, u in update.update.items()}
+    return replace(update, update=sent, state="noised"), truth, encoder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_rows_behind_noise_are_found_without_proof(client: Any, activation: str, monkeypatch: Any) -> None:
+    """The first layer alone finds nothing here."""
+    few = JointConfig(noised_restarts=2, noised_steps=300, noised_rounds=1)
+    monkeypatch.setattr(attack_module, "JointConfig", lambda prior: replace(few, prior=prior))
+    found = inverted(made := behind_noise(client(SEVERAL, activation=activation), 2e-3))
+    assert score(found, made[1], made[2])["cell_accuracy"] > 0.95
+    assert found.certificate is not None and found.certificate.certified == 0
+    assert found.certificate.status == ("likely",) * 6
+    assert "6 local steps behind a defense" in found.certificate.feasibility.reason
+    assert 1.5e-3 < found.certificate.feasibility.noise < 4e-3
+
+
+@pytest.mark.slow
+def test_the_first_layer_proves_rows_behind_little_noise(client: Any, monkeypatch: Any) -> None:
+    few = JointConfig(noised_restarts=2, noised_steps=300, noised_rounds=1)
+    monkeypatch.setattr(attack_module, "JointConfig", lambda prior: replace(few, prior=prior))
+    found = inverted(made := behind_noise(client(SEVERAL, activation="relu"), 3e-6))
+    assert score(found, made[1], made[2])["cell_accuracy"] == 1.0
+    assert found.certificate is not None and found.certificate.certified
+
+
+@pytest.mark.parametrize(("scale", "factor"), [(0.0, 0.1), (1e-5, 0.5)])
+def test_updates_that_were_clipped_are_not_explained(client: Any, scale: float, factor: float) -> None:
+    update, _, encoder = behind_noise(client(SEVERAL, activation="relu"), scale, factor)
+    few = JointConfig(noised_restarts=1, noised_steps=60, noised_rounds=0)
+    assert halfway.halfway_rows(update, encoder, few, 0, None) is None
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_a_guess_is_returned_where_noise_hides_the_rows(client: Any, activation: str) -> None:
+    update, _, _ = behind_noise(client(SEVERAL, activation=activation), 10.0)
+    found = ATTACKS.get("exact_fedavg")().run(update, 0)
+    assert found.certificate is not None and found.certificate.status == ("missing",) * 6
 
 
 def test_proven_rows_take_the_places_of_those_most_like_them(client: Any) -> None:

@@ -55,7 +55,7 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
     Every row is tested against the first layer's update alone (`silent_units`); rows that depend linearly on others
     are fitted to all layers (`leftovers`). Needs no labels. Chains with a smooth activation are inverted by all layers
     at the middle of the weights' way (`halfway`); of other networks only the first layer's row space is read
-    (`first_layer`).
+    (`first_layer`). Chains of either kind behind noise are inverted by all layers as well.
     """
 
     name = "exact_fedavg"
@@ -91,15 +91,24 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
     ) -> CertifiedRows:
         """See `CertifyingInversion.invert`."""
         prior = RowPrior.of(update, encoder, self.config.prior)
-        if relu_chain(client_network(update)) is None:
-            return self._by_layers(update, encoder, prior, seed, progress)
+        is_relu, fitted = relu_chain(client_network(update)) is not None, None
+        if is_served(update) and not (is_relu and update.state == "raw"):
+            fitted = halfway_rows(update, encoder, JointConfig(prior=self.config.prior), seed, progress)
+        if fitted is not None and (bool(fitted.proof.cells.any()) or (fitted.guesses and update.state != "raw")):
+            return fitted
+        if not is_relu:
+            return self._by_first_layer(update, encoder, prior, seed, fitted)
         observed = WeightUpdate.of(update, encoder.shift.device)
+        if fitted is not None:  # explains the update as it was sent
+            observed = replace(observed, may_be_rescaled=False)
         draws = generator(seed, self.name)
-        found = invert(observed, encoder, prior, update.facts.n_rows, self.config, draws)
+        found = invert(observed, encoder, prior, update.facts.n_rows, self.config, draws, fitted)
         if progress is not None:
             progress(1.0)
+        if fitted is not None and not found.is_whole(update.facts.n_rows):
+            return with_proven(fitted, *found.proven(), encoder)
         feasibility = _feasibility(update, found, encoder)
-        if update.state != "raw" and not bool(found.proof.cells.any()):
+        if fitted is None and update.state != "raw" and not bool(found.proof.cells.any()):
             problem = problem_of(found.observed, found.space, update.facts.n_rows, draws)
             if problem.value(found.rows) > HIDDEN_ABOVE:
                 return Guess.of(problem, update, seed).reconstruction(problem, found.rows.labels, feasibility)
@@ -115,15 +124,10 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
             scale=found.observed.scale if bool(found.proof.cells.any()) else 1.0,
         )
 
-    def _by_layers(
-        self, update: ClientUpdate, encoder: TableEncoder, prior: RowPrior, seed: int, progress: Progress | None
+    def _by_first_layer(
+        self, update: ClientUpdate, encoder: TableEncoder, prior: RowPrior, seed: int, fitted: CertifiedRows | None
     ) -> CertifiedRows:
-        """By the first layer, and of smooth chains by all (`halfway`)."""
-        fitted = None
-        if is_served(update):
-            fitted = halfway_rows(update, encoder, JointConfig(prior=self.config.prior), seed, progress)
-        if fitted is not None and bool(fitted.proof.cells.any()):
-            return fitted
+        """What the first layer proves, among the rows that were fitted to all layers where there are such."""
         sent = as_gradient(update)
         network = row_network(sent, encoder.shift.device)
         observed = layer_gradients(sent, network)

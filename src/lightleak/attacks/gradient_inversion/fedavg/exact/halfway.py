@@ -1,10 +1,11 @@
-"""Weight updates of chains with a smooth activation, by all layers: as a gradient halfway between start and end.
+"""Weight updates of chains by all layers: as a gradient halfway between start and end.
 
 Local training moves weights little, so that the mean gradient of its steps is nearly the gradient of all rows at the
 middle of the weights' way. What the two differ by is measured on drawn rows, which are trained as the client's were,
-and is then the error behind which rows are sought (`lightleak.attacks.gradient_inversion.joint`). It is no independent
-noise, so that of several steps only the first layer proves rows. One step leaves rounding alone, of the weights and of
-the gradient, which is known element by element: its rows are proven as those behind a short type are.
+and is then, with the noise that a defense added, the error behind which rows are sought
+(`lightleak.attacks.gradient_inversion.joint`). It is no independent noise, so that of several steps only the first
+layer proves rows. One step that no defense changed leaves rounding alone, of the weights and of the gradient, which is
+known element by element: its rows are proven as those behind a short type are.
 """
 
 from collections.abc import Sequence
@@ -24,25 +25,28 @@ from lightleak.attacks.gradient_inversion.exact.certify.feasibility import (
 from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
 from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows
 from lightleak.attacks.gradient_inversion.fedavg.exact.first_layer import drops
-from lightleak.attacks.gradient_inversion.fedavg.exact.observed import UNIFORM, as_gradient, local_steps
+from lightleak.attacks.gradient_inversion.fedavg.exact.observed import CAUTION, UNIFORM, as_gradient, local_steps
 from lightleak.attacks.gradient_inversion.joint.atoms import Nodes
 from lightleak.attacks.gradient_inversion.joint.attack import behind_errors, pose
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
 from lightleak.attacks.gradient_inversion.joint.kernels import Gradient
 from lightleak.attacks.gradient_inversion.joint.labels import starting_labels
-from lightleak.attacks.gradient_inversion.joint.noise import rounding_variances
+from lightleak.attacks.gradient_inversion.joint.noise import estimated_noise, rounding_variances
 from lightleak.attacks.gradient_inversion.network.chain import (
+    ReLUChain,
     SmoothChain,
     any_chain,
     chain_names,
     observed_gradient,
 )
-from lightleak.attacks.gradient_inversion.network.client import client_network, smooth_chain
+from lightleak.attacks.gradient_inversion.network.client import client_network, relu_chain, smooth_chain
 from lightleak.core.certificate import Feasibility
 from lightleak.core.matching import match_rows
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import generator
 from lightleak.data.encoder import TableEncoder
+
+Chain = ReLUChain | SmoothChain
 
 STEPS_OF_ROUNDING, MOSTLY = 16.0, 0.9
 """What a weight must have moved by, in distances of its neighbouring values, for its rounding to be independent of how
@@ -52,20 +56,28 @@ TRAININGS = 4
 """Of drawn rows. On Adult, GELU, 32 rows, what the true rows leave was 0.6 to 0.8 times what they foresee."""
 
 
+EXPLAINED = 1.5
+"""What rows may leave of a noised update, in deviations of its error: where most cells were right it was 0.9 to 1.1."""
+
+
 def is_served(update: ClientUpdate) -> bool:
-    """Whether a weight update is one client's, of a smooth chain with a hidden layer, whose steps are all known."""
-    facts, chain = update.facts, smooth_chain(client_network(update))
+    """Whether a weight update is one client's, of a chain with a hidden layer, whose steps are all known."""
+    facts, network = update.facts, client_network(update)
+    smooth = smooth_chain(network)
+    layers = relu_chain(network) if smooth is None else smooth[0]
     if facts.learning_rate is None or facts.batch_size is None or facts.epochs is None or facts.n_clients != 1:
         return False
     is_told_alike = local_steps(facts) == facts.epochs * -(-facts.n_rows // facts.batch_size)
-    is_plain = update.state == "raw" and not facts.momentum and not drops(update)
-    return chain is not None and len(chain[0]) > 1 and is_told_alike and is_plain
+    return layers is not None and len(layers) > 1 and is_told_alike and not facts.momentum and not drops(update)
 
 
 def halfway_rows(
     update: ClientUpdate, encoder: TableEncoder, config: JointConfig, seed: int, progress: Progress | None
-) -> CertifiedRows:
-    """All rows of a weight update that `is_served`; of several local steps none is proven.
+) -> CertifiedRows | None:
+    """All rows of a weight update that `is_served`; of several local steps, or behind noise, none is proven.
+
+    None where a defense changed the update otherwise than by noise, so that its scale is not known: where it is no
+    noisier than weights are rounded, or the rows found do not explain it.
 
     Args:
         update: the observation.
@@ -78,8 +90,13 @@ def halfway_rows(
     facts = replace(update.facts, epochs=1, learning_rate=None, local_steps=None)
     sent = replace(as_gradient(update), facts=facts, parameters=between(update, (steps - 1) / (2 * steps)))
     observed = observed_gradient(sent, device)
-    variances = weight_rounding(update, device)
-    noise, proves = _deviation(variances), steps == 1 and is_fine(update)
+    variances, is_raw = weight_rounding(update, device), update.state == "raw"
+    if not is_raw:
+        added = estimated_noise(observed, encoder)
+        if added <= CAUTION * _deviation(variances):
+            return None
+        variances = tuple(layer + added**2 for layer in variances)
+    noise, proves = _deviation(variances), is_raw and steps == 1 and is_fine(update)
     problem = pose(sent, encoder, observed, noise, config)
     if steps > 1:
         draws = generator(seed, "halfway")
@@ -88,16 +105,19 @@ def halfway_rows(
         variances = tuple(torch.full_like(layer, noise**2) for layer in observed)
         problem = replace(problem, prior_weight=2 * noise**2)
     hidden = [len(layer) for layer in observed[:-1]]
-    expected = expected_halfway(facts.n_rows, steps, hidden, encoder.width, row_kind(update, encoder))
+    expected = expected_halfway(facts.n_rows, steps, hidden, encoder.width, row_kind(update, encoder), is_raw)
     feasibility = replace(expected, noise=noise)
     found = behind_errors(problem, sent, [observed], [variances], config, seed, feasibility, progress, proves=proves)
     if bool(found.proof.cells.any()):
         return found
-    return replace(found, labels_proven=False, feasibility=replace(unproven(expected, steps), noise=noise))
+    typical = sum(layer.square().sum() for layer in observed) / sum(layer.numel() for layer in observed)
+    if not is_raw and not found.guesses and found.residual * float(typical) ** 0.5 > EXPLAINED * noise:
+        return None
+    return replace(found, labels_proven=False, feasibility=replace(unproven(expected, steps, is_raw), noise=noise))
 
 
 def expected_halfway(
-    n_rows: int, steps: int, hidden: Sequence[int], encoded_width: int, kind: RowKind = ANY_ROW
+    n_rows: int, steps: int, hidden: Sequence[int], encoded_width: int, kind: RowKind = ANY_ROW, is_raw: bool = True
 ) -> Feasibility:
     """What to expect of a weight update that `is_served`, from sizes alone.
 
@@ -107,17 +127,19 @@ def expected_halfway(
         hidden: units of every hidden layer, the first layer first.
         encoded_width: features of an encoded row.
         kind: of the rows.
+        is_raw: no defense changed it.
 
     >>> [expected_halfway(32, steps, (100, 100), 105).expected for steps in (1, 10)]
     ['exact', 'approximate']
     """
     found = expected_of_shapes(n_rows, hidden, encoded_width, kind)
-    return found if steps == 1 else unproven(found, steps)
+    return found if steps == 1 and is_raw else unproven(found, steps, is_raw)
 
 
-def unproven(expected: Feasibility, steps: int) -> Feasibility:
+def unproven(expected: Feasibility, steps: int, is_raw: bool = True) -> Feasibility:
     """The same where all layers together prove nothing."""
     why = f"of {steps} local steps" if steps > 1 else "whose one step all layers do not explain to its rounding"
+    why = why if is_raw else f"{why} behind a defense" if steps > 1 else "behind a defense"
     reason = f"the first layer alone proves rows {why}; labels are not proven"
     return replace(expected, expected="approximate", reason=reason)
 
@@ -164,7 +186,6 @@ def way_error(update: ClientUpdate, x: Tensor, labels: Tensor, draws: torch.Gene
         draws: of the orders of the rows, a CPU generator.
     """
     facts, start = update.facts, any_chain(update, x.device)
-    assert isinstance(start, SmoothChain)  # see `is_served`
     squares = []
     for _ in range(TRAININGS):
         chain, total, steps = start, None, 0
@@ -209,12 +230,12 @@ def _spacing(update: ClientUpdate, name: str) -> Tensor:
     return torch.nextafter(largest, torch.full_like(largest, torch.inf)) - largest
 
 
-def _gradient(chain: SmoothChain, x: Tensor, labels: Tensor) -> Gradient:
+def _gradient(chain: Chain, x: Tensor, labels: Tensor) -> Gradient:
     terms = Nodes.of([chain]).terms(x)
     return terms.gradient(terms.of_labels(labels, len(x)))
 
 
-def _moved(chain: SmoothChain, gradient: Gradient, rate: float) -> SmoothChain:
+def _moved(chain: Chain, gradient: Gradient, rate: float) -> Chain:
     weights = (w - rate * g[:, :-1] for w, g in zip(chain.weights, gradient, strict=True))
     biases = (b - rate * g[:, -1] for b, g in zip(chain.biases, gradient, strict=True))
     return replace(chain, weights=tuple(weights), biases=tuple(biases))

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
 from lightleak.attacks.gradient_inversion.exact.enumerate.row_equations import RowEquations
+from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows
 from lightleak.attacks.gradient_inversion.fedavg.exact.agreement import Agreed
 from lightleak.attacks.gradient_inversion.fedavg.exact.config import ExactFedAvgConfig
 from lightleak.attacks.gradient_inversion.fedavg.exact.counts import (
@@ -71,6 +72,16 @@ class Inverted:
     equations: RowEquations
     observed: WeightUpdate
 
+    def is_whole(self, n_rows: int) -> bool:
+        """Whether all rows of the update are here and proven."""
+        return len(self.rows.labels) == n_rows and bool(self.proof.cells.all())
+
+    def proven(self) -> tuple[Tensor, Proof]:
+        """The rows that are proven, encoded ``[m, d]``, and their proof."""
+        sure = self.proof.cells
+        cells = self.space.cells(self.rows.codes[sure], self.rows.numbers[sure])
+        return self.space.encoder.assemble(*cells), self.proof.of(sure)
+
 
 def invert(
     observed: WeightUpdate,
@@ -79,6 +90,7 @@ def invert(
     n_rows: int,
     config: ExactFedAvgConfig,
     generator: torch.Generator,
+    fitted: CertifiedRows | None = None,
 ) -> Inverted:
     """Find the rows behind an update.
 
@@ -89,6 +101,8 @@ def invert(
         n_rows: rows behind it.
         config: limits of the work.
         generator: a CPU generator.
+        fitted: rows that explain all layers. Then no others are sought, and where not all rows are proven only those
+            that are found by single tests are returned.
     """
     observed, equations, rows = _first_rows(observed, encoder, prior, n_rows, config, generator)
     space = equations.space
@@ -101,6 +115,8 @@ def invert(
     single = single_counts(*_shares(observed, equations, rows, n_rows))
     fixed = rows.unique & (single.misfit < MATCHES)
     known = Known(rows.codes, rows.numbers, single.counts.argmax(1), fixed, rows.precise)
+    if fitted is not None:
+        return _beside(observed, equations, known, fitted, n_rows)
     return _fitted(observed, equations, known, n_rows, config, generator)
 
 
@@ -189,12 +205,30 @@ def _fitted(
         if least < SETTLED:
             break
     assert best is not None
-    m, taken = len(known.codes), known.fixed & known.sure
-    alone = proven_alone(observed, equations, best.codes[:m], best.numbers[:m], best.labels[:m], n_rows)
-    none = torch.zeros(n_rows, dtype=torch.bool, device=best.codes.device)
-    proof = Proof(none.clone(), none.clone())
-    proof.cells[:m], proof.digits[:m] = alone.cells & taken, alone.digits & taken
+    alone = _alone(observed, equations, known, n_rows)
+    others = Proof.nothing(best.codes[len(known.codes) :])
+    proof = Proof(torch.cat([alone.cells, others.cells]), torch.cat([alone.digits, others.digits]))
     return Inverted(space, best, torch.ones_like(best.labels), proof, left, equations, observed)
+
+
+def _beside(
+    observed: WeightUpdate, equations: RowEquations, known: Known, fitted: CertifiedRows, n_rows: int
+) -> Inverted:
+    """What the first layer proves beside rows that explain all layers: all of these, or else single rows, alone."""
+    space = equations.space
+    codes, numbers = space.coordinates(space.encoder.project(fitted.encoded))
+    sharp = sharpened(observed, space, refine(observed, equations, codes, numbers))
+    if sharp.left < EXPLAINED_WITHIN:
+        return _of_fit(observed, equations, sharp, fitted.labels, n_rows)
+    rows, proof = JointRows(known.codes, known.numbers, known.labels), _alone(observed, equations, known, n_rows)
+    return Inverted(space, rows, torch.ones_like(rows.labels), proof, _relative(observed, sharp), equations, observed)
+
+
+def _alone(observed: WeightUpdate, equations: RowEquations, known: Known, n_rows: int) -> Proof:
+    """What is proven of the rows that tests found, whatever the others are."""
+    alone = proven_alone(observed, equations, known.codes, known.numbers, known.labels, n_rows)
+    taken = known.fixed & known.sure
+    return Proof(alone.cells & taken, alone.digits & taken)
 
 
 def _of_fit(observed: WeightUpdate, equations: RowEquations, fit: Fit, labels: Tensor, n_rows: int) -> Inverted:
