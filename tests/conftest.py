@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import torch
 from hypothesis import settings
 from rich.console import Console
 
+from lightleak.attacks import ATTACKS
 from lightleak.callbacks.capture_store import Capture
 from lightleak.experiments.clients import FreshClients
 from lightleak.experiments.config import AuditConfig
@@ -47,6 +49,12 @@ def seeds() -> None:
     random.seed(0)
     np.random.seed(0)
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def quick_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has `inverting_gradients` take 20 steps where no number is given, as in pages that show how it is called."""
+    monkeypatch.setitem(ATTACKS._entries, "inverting_gradients", partial(ATTACKS.get("inverting_gradients"), steps=20))
 
 
 @pytest.fixture(scope="session")

@@ -204,6 +204,7 @@ def test_the_kind_of_audit_runs_resumes_and_reports_from_one_file(tmp_path: Path
     assert row["label"] in lightleak("audit", "--resume", folder)
 
 
+@pytest.mark.usefixtures("quick_by_default")
 def test_a_pytorch_tabular_project_is_audited_by_one_callback(
     execute: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
