@@ -3,12 +3,15 @@
 import copy
 import io
 import logging
+import multiprocessing
 import os
 import random
+import runpy
 import signal
-import subprocess
-import sys
+import socket
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +21,17 @@ import torch
 from hypothesis import settings
 from rich.console import Console
 
+from lightleak.attacks import ATTACKS
 from lightleak.callbacks.capture_store import Capture
 from lightleak.experiments.clients import FreshClients
 from lightleak.experiments.config import AuditConfig
+from lightleak.experiments.engine import PRELOADED
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.load import parse_config
 from lightleak.experiments.run import run_audit
 from lightleak.targets import NETWORKS
+
+ONE_RANK = Path(__file__).with_name("one_rank.py")
 
 # A slow machine must not fail a property, and a failure must come back on the next run.
 settings.register_profile("lightleak", deadline=None, derandomize=True)
@@ -49,6 +56,12 @@ def seeds() -> None:
     torch.manual_seed(0)
 
 
+@pytest.fixture
+def quick_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has `inverting_gradients` take 20 steps where no number is given, as in pages that show how it is called."""
+    monkeypatch.setitem(ATTACKS._entries, "inverting_gradients", partial(ATTACKS.get("inverting_gradients"), steps=20))
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The folder of real tables, one subfolder per dataset; the test skips where none is named."""
@@ -61,19 +74,43 @@ def data_dir() -> Path:
 
 
 @pytest.fixture(scope="session")
-def leave_results(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
-    """Runs a script that trains on several processes; returns the folder it was told to leave its results in."""
+def leave_results(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Runs a script on two processes; returns the folder it was told to leave its results in, a new one by default.
 
-    def run(script: Path) -> Path:
-        folder = tmp_path_factory.mktemp("ddp")
+    Both are forked from the server of `lightleak.experiments.engine`, which has imported what they need, and have the
+    environment that Lightning gives to processes that it starts. That it starts them is tested with a whole audit.
+    """
+
+    def run(script: Path, folder: Path | None = None) -> Path:
+        folder = folder or tmp_path_factory.mktemp("ddp")
         # pytest-xdist and a surrounding cluster name processes of their own.
         named = ("PYTEST_", "SLURM_", "LOCAL_RANK", "RANK", "WORLD_SIZE", "MASTER_", "NODE_RANK")
         environment = {key: value for key, value in os.environ.items() if not key.startswith(named)}
-        environment |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-        done = subprocess.run(
-            [sys.executable, str(script), str(folder)], env=environment, capture_output=True, text=True, timeout=240
-        )
-        assert done.returncode == 0, done.stderr[-4000:]
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "NODE_RANK": "0", "WORLD_SIZE": "2"}
+        # gloo would otherwise look the host's name up.
+        environment |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "GLOO_SOCKET_IFNAME": "lo"}
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(PRELOADED)
+        said = tmp_path_factory.mktemp("said") / "ranks"
+        given = {"script": str(script), "folder": str(folder), "said": str(said)}
+        of_ranks = [given | {"environment": environment | {"LOCAL_RANK": str(rank)}} for rank in (0, 1)]
+        ranks = [
+            context.Process(target=runpy.run_path, args=(str(ONE_RANK), {"given": one}, "__main__")) for one in of_ranks
+        ]
+        until = time.monotonic() + 240
+        try:
+            for rank in ranks:
+                rank.start()
+            for rank in ranks:
+                rank.join(until - time.monotonic())
+        finally:
+            for rank in ranks:
+                rank.kill()
+                rank.join()
+        assert [rank.exitcode for rank in ranks] == [0, 0], said.read_text()[-4000:]
         return folder
 
     return run

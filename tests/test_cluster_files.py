@@ -53,7 +53,8 @@ Path(__file__).with_name("ray.log").write_text(" ".join(sys.argv[1:split]))
 address = sys.argv[sys.argv.index("--address") + 1]
 port = address.rpartition(":")[2]
 from ray.cluster_utils import Cluster
-nodes = Cluster(initialize_head=True, head_node_args={{"num_cpus": 1, "gcs_server_port": int(port)}})
+head = {{"num_cpus": 1, "gcs_server_port": int(port), "include_dashboard": False}}
+nodes = Cluster(initialize_head=True, head_node_args=head)
 nodes.add_node(num_cpus=1)
 code = subprocess.run(sys.argv[split + 1:]).returncode
 nodes.shutdown()

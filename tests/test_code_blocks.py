@@ -51,6 +51,7 @@ def patients(n: int = 160) -> pd.DataFrame:
     )
 
 
+@pytest.mark.usefixtures("quick_by_default")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_python_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

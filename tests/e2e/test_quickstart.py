@@ -27,7 +27,7 @@ LESS = {
     "capture": "{epochs: [0, 5], per_epoch: 1}",
     "initial": "{batch_sizes: [4, 6], batches: 2}",
     "monitor.options": "{steps: 5}",
-    "attacks": "{random: {}, inverting_gradients: {steps: 400}, tableak: {steps: 1000, restarts: 2}}",
+    "attacks": "{random: {}, inverting_gradients: {steps: 200}, tableak: {steps: 500, restarts: 2}}",
     "device": "cpu",
     "workers": "0",
 }

@@ -65,7 +65,7 @@ def test_workers_run_packs_survive_a_death_and_name_the_pack_that_always_kills_t
             run_packs(packs, tmp_path, local, quiet=True)
         found = facts(tmp_path)
         assert found.keys() == {"dies-once", "p0", "p1", "p2", "p3"}
-        expected = {"rows": 7, "read": "input", "threads": 1}
+        expected = {"rows": 7, "read": "input", "threads": 1, "told": None}
         assert all({**one, "pid": 0} == {**expected, "pid": 0} for one in found.values())
         assert os.getpid() not in {one["pid"] for one in found.values()}
         assert sorted(file.stem for file in (tmp_path / "notes").iterdir()) == sorted(found)
@@ -101,6 +101,15 @@ def test_what_a_worker_sends_is_one_piece(tmp_path: Path, toys: Any, monkeypatch
     assert len(futures) == 2
     assert all(len(pickle.dumps(future.result())) < select.PIPE_BUF // 4 for future in futures)
     assert not any(future.result().exists() for future in futures)
+
+
+def test_workers_have_the_environment_of_now(tmp_path: Path, toys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server that they are forked from has that of its start."""
+    for value in ("first", "second"):
+        monkeypatch.setenv("TOLD", value)
+        with LocalEngine(CPU, 2) as local:
+            run_packs([toys.Worked("a"), toys.Worked("b")], tmp_path / value, local, quiet=True)
+        assert {one["told"] for one in facts(tmp_path / value).values()} == {value}
 
 
 def test_one_worker_is_this_process(tmp_path: Path, toys: Any) -> None:

@@ -53,6 +53,7 @@ class Worked(Pack):
             "rows": self.table and self.table.rows,
             "read": read,
             "threads": torch.get_num_threads(),
+            "told": os.environ.get("TOLD"),
         }
         unit_file(folder, self.name).write_text(json.dumps(facts))
 

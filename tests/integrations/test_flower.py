@@ -68,8 +68,9 @@ def run_round(
         strategy = CapturingStrategy(protect(plain), recorder)
         results.append(strategy.start(grid=grid, initial_arrays=initial, num_rounds=rounds))
 
-    resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": {"num_cpus": 1}}
-    run_simulation(server, client_app(made, kind, mods), num_supernodes=3, backend_config=resources)
+    resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
+    started = {"init_args": {"num_cpus": 1, "include_dashboard": False}}
+    run_simulation(server, client_app(made, kind, mods), num_supernodes=3, backend_config=resources | started)
     return results[0]
 
 

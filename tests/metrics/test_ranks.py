@@ -1,10 +1,7 @@
 """Metrics over two gloo processes are those of one process that saw every batch."""
 
 import json
-import os
 import runpy
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -16,7 +13,7 @@ SCRIPT = Path(__file__).with_name("two_ranks.py")
 RANKS = 2
 
 
-def test_two_ranks_agree_with_one_process(make_case: Callable, tmp_path: Path):
+def test_two_ranks_agree_with_one_process(make_case: Callable, leave_results: Callable, tmp_path: Path):
     batches = []
     for seed, n in enumerate((6, 9, 4, 7, 5)):
         batch = make_case(seed, n, wrong=0.1 + 0.1 * seed).batch
@@ -24,20 +21,7 @@ def test_two_ranks_agree_with_one_process(make_case: Callable, tmp_path: Path):
     # Shared out unevenly, and with a rank that has nothing to say.
     shares = [[batches[0::2], batches[1::2]], [batches, []]]
     torch.save(shares, tmp_path / "shares.pt")
-    # Both ranks are on this machine; gloo would otherwise look the host's name up.
-    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(SCRIPT)]
-    processes = [
-        subprocess.Popen([*command, str(rank), str(RANKS), str(tmp_path)], env=environment, stderr=subprocess.PIPE)
-        for rank in range(RANKS)
-    ]
-    try:
-        for process in processes:
-            _, errors = process.communicate(timeout=180)
-            assert process.returncode == 0, errors.decode()[-2000:]
-    finally:
-        for process in processes:
-            process.kill()
+    leave_results(SCRIPT, tmp_path)
     expected = runpy.run_path(str(SCRIPT))["compute"](batches)
     assert len(set(expected.values())) > 8  # metrics that all say the same would prove little
     for rank in range(RANKS):

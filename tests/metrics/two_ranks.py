@@ -1,6 +1,7 @@
 """What every metric says of a list of batches; as a script, one rank of several that share the batches out."""
 
 import json
+import os
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -38,4 +39,4 @@ def main(rank: int, ranks: int, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))
+    main(int(os.environ["LOCAL_RANK"]), int(os.environ["WORLD_SIZE"]), Path(sys.argv[1]))

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
 
@@ -30,12 +31,17 @@ class AttackSettings:
     owner: ClassVar[str] = "the attack"
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
+        hints = self._hints()
         for name in self.names():
             value = getattr(self, name)
             if isinstance(value, list):
                 object.__setattr__(self, name, tuple(value))
             _check(name, getattr(self, name), hints[name])
+
+    @classmethod
+    @cache
+    def _hints(cls) -> dict[str, Any]:
+        return get_type_hints(cls)
 
     @classmethod
     def names(cls) -> list[str]:

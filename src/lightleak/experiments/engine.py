@@ -11,6 +11,7 @@ import os
 import pickle
 import shutil
 import signal
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,6 +19,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from itertools import chain, islice
 from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
 from pathlib import Path
 from tempfile import mkdtemp
 from types import TracebackType
@@ -38,6 +40,9 @@ SCRATCH = "work"
 
 MAX_RETRIES = 2
 """Maximum retries of a pack after its worker process dies."""
+
+PRELOADED = ["lightleak.experiments.engine"]
+"""What the server that workers are forked from imports, once for all of them: PyTorch takes seconds."""
 
 POLL_SECONDS = 0.5
 """Between two looks at the progress of workers."""
@@ -188,14 +193,14 @@ class _Worker:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._context = multiprocessing.get_context("spawn")  # a forked copy has the locks of threads it does not have
+        self._context = _context(device)
         self.work = self._context.RawValue("d", 0.0)
         self.restart()
 
     def restart(self) -> None:
         """Have the next pack start a new process."""
         life, self._life = self._context.Pipe(duplex=False)
-        given = (self._device, self.work, life, Knowledge())
+        given = (self._device, self.work, life, Knowledge(), dict(os.environ))
         self._pool = ProcessPoolExecutor(1, self._context, initializer=_start, initargs=given)
 
     def submit(self, pack: Pack, parcels: Parcels, folder: Path, store: Path) -> Future[Path]:
@@ -214,10 +219,28 @@ class _Worker:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _start(device: torch.device, work: Any, life: Connection, knowledge: Knowledge) -> None:
+def _context(device: torch.device) -> BaseContext:
+    """Return how the worker processes of a device are started.
+
+    A fork of this process would have the locks of threads that it does not have. Workers are forked from a server that
+    has only imported: it has no CUDA, and no threads but those of libraries that allow for a fork (OpenBLAS, jemalloc).
+    Elsewhere than on Linux, libraries of the system do not survive a fork.
+    """
+    if device.type != "cpu" or sys.platform != "linux":
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    return context
+
+
+def _start(
+    device: torch.device, work: Any, life: Connection, knowledge: Knowledge, environment: Mapping[str, str]
+) -> None:
     """Prepare a worker process."""
     global _device, _work
     _device, _work = device, work
+    os.environ.clear()  # a server that started long ago has the environment of then
+    os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the driver decides
     signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))  # Lightning would finish its step first
     threading.Thread(target=_end_with_the_driver, args=(life,), daemon=True).start()

@@ -16,6 +16,7 @@ VersionOf = Callable[[str], str | None]
 """The installed version of a distribution, ``None`` where there is none."""
 
 
+@cache
 def installed_version(package: str) -> str | None:
     """The installed version of a distribution, ``None`` where there is none.
 

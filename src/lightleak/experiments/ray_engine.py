@@ -65,7 +65,9 @@ class RayEngine(Engine):
             if re.fullmatch(r"[^/]+:\d+", address):  # Ray itself would try for minutes
                 host, _, port = address.rpartition(":")
                 socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
-            self._ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+            # A Ray of its own ends with the engine: nobody would look at a dashboard, whose start takes seconds.
+            own = {"include_dashboard": False} if address == "local" else {}
+            self._ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
         except (OSError, RuntimeError, ValueError) as error:
             raise UsageError(f"no Ray cluster at {address}: {error}") from error
         finally:

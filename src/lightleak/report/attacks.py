@@ -6,10 +6,12 @@
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
+from itertools import chain
 from typing import Any
 
+from lightleak.core.registry import Registry
 from lightleak.core.results import flat
 from lightleak.core.threat_model import Aim
 
@@ -33,14 +35,9 @@ def registered() -> dict[str, dict[str, Any]]:
 
     A budget is how much of each kind of work the defaults do; settings of a stage are ``stage.name``.
     """
-    from lightleak.attacks import ATTACKS
-    from lightleak.attacks.model_inversion.attack import INVERSION_ATTACKS
-    from lightleak.attacks.property_inference.attack import PROPERTY_ATTACKS
     from lightleak.attacks.property_inference.shadow_models import ShadowModels
-    from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
 
-    # The defaults of the generators for released models were tuned by a study on public rows.
-    sources = {"as published": (ATTACKS, PROPERTY_ATTACKS), "as by default": (INVERSION_ATTACKS,)}
+    sources, protecting = _registries()
     made = {
         source: {name: registry.get(name)() for registry in registries for name in registry}
         for source, registries in sources.items()
@@ -48,7 +45,7 @@ def registered() -> dict[str, dict[str, Any]]:
     titles = {name: attack.title for of in made.values() for name, attack in of.items()}
     aims = {name: [] if one.is_baseline else list(one.aims) for of in made.values() for name, one in of.items()}
     budgets = {source: {name: work(flat(one.options())) for name, one in of.items()} for source, of in made.items()}
-    defenses = {name: registry.get(name) for registry in (UPDATE_DEFENSES, TRAINING_DEFENSES) for name in registry}
+    defenses = {name: registry.get(name) for registry in protecting for name in registry}
     return {
         "titles": titles | {ShadowModels.name: ShadowModels.title},
         "aims": aims,
@@ -61,7 +58,27 @@ def known() -> Iterator[Mapping[str, Any]]:
     """Yield what is known of the shipped attacks, then of those that a plug-in registered in this process."""
     yield shipped()
     if "lightleak.attacks" in sys.modules:  # else nothing but the shipped attacks can be registered
-        yield registered()
+        sources, protecting = _registries()
+        registries = [*chain.from_iterable(sources.values()), *protecting]
+        yield _registered(tuple((name, registry.get(name)) for registry in registries for name in registry))
+
+
+def _registries() -> tuple[dict[str, tuple[Registry[Any], ...]], tuple[Registry[Any], ...]]:
+    """Return the registries of attacks, by where the budgets in them come from, and those of defenses."""
+    from lightleak.attacks import ATTACKS
+    from lightleak.attacks.model_inversion.attack import INVERSION_ATTACKS
+    from lightleak.attacks.property_inference.attack import PROPERTY_ATTACKS
+    from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
+
+    # The defaults of the generators for released models were tuned by a study on public rows.
+    sources = {"as published": (ATTACKS, PROPERTY_ATTACKS), "as by default": (INVERSION_ATTACKS,)}
+    return sources, (UPDATE_DEFENSES, TRAINING_DEFENSES)
+
+
+@lru_cache(maxsize=1)
+def _registered(entries: tuple[tuple[str, Any], ...]) -> Mapping[str, Any]:
+    """Return `registered`, which makes every attack, again only where ``entries`` are others."""
+    return registered()
 
 
 def aims_of(attack: str) -> tuple[Aim, ...]:

@@ -11,13 +11,23 @@ from lightleak.experiments.run import attack_captures
 from lightleak.experiments.took import TOOK
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def watching(small):
     return small(attacks={"provfl_b_mixture": {}, "prior": {}})
 
 
-def test_gives_what_the_audit_gave(finished, watching, silent, tmp_path):
-    results = attack_captures(watching, finished / "captures", tmp_path / "run", [], silent)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("attacked") / "run"
+
+
+@pytest.fixture(scope="module")
+def attacked(finished, watching, silent, folder):
+    """Results of the captures of a whole audit, attacked by one process in ``folder``; tests only read them."""
+    return attack_captures(watching, finished / "captures", folder, [], silent)
+
+
+def test_gives_what_the_audit_gave(finished, attacked, folder):
     audited = {
         (row["adversary"], row["true_fraction"], row["estimated_fraction"])
         for row in json.loads((finished / "results.json").read_text())["rows"]
@@ -25,19 +35,18 @@ def test_gives_what_the_audit_gave(finished, watching, silent, tmp_path):
     }
     again = {
         (row["adversary"], row["true_fraction"], row["estimated_fraction"])
-        for row in results["rows"]
+        for row in attacked["rows"]
         if row["attack"] == "provfl_b_mixture" and "passive" in row["unit"]
     }
     assert again == audited
-    assert (tmp_path / "run" / "report.html").is_file()
+    assert (folder / "report.html").is_file()
 
 
-def test_works_without_the_truth(finished, watching, silent, tmp_path):
+def test_works_without_the_truth(finished, watching, attacked, silent, tmp_path):
     captures = tmp_path / "captures"
     shutil.copytree(finished / "captures", captures, ignore=shutil.ignore_patterns("truth"))
     results = attack_captures(watching, captures, tmp_path / "run", [], silent)
-    with_truth = attack_captures(watching, finished / "captures", tmp_path / "other", [], silent)
-    for row, known in zip(results["rows"], with_truth["rows"], strict=True):
+    for row, known in zip(results["rows"], attacked["rows"], strict=True):
         assert row["true_fraction"] is row["absolute_error"] is row["covered"] is None
         assert row["estimated_fraction"] == known["estimated_fraction"]
 
@@ -58,9 +67,9 @@ def test_a_folder_without_captures_is_refused(watching, silent, tmp_path):
         attack_captures(watching, tmp_path, tmp_path / "run", [], silent)
 
 
-def test_the_null_is_paired_capture_by_capture(finished, watching, silent, tmp_path):
+def test_the_null_is_paired_capture_by_capture(attacked):
     """Also where several captures share property, role and seed, as those with and without a defense do."""
-    rows = attack_captures(watching, finished / "captures", tmp_path / "run", [], silent)["rows"]
+    rows = attacked["rows"]
     nulls = {row["capture"]: row["absolute_error"] for row in rows if row["attack"] == "aia_raw_adjusted"}
     assert len(nulls) == len({row["capture"] for row in rows}) > 2
     for row in rows:
@@ -78,10 +87,9 @@ def test_a_capture_without_own_columns_is_attacked_without_the_null(finished, wa
     assert "from its own columns, without the exchange, is not known" in (tmp_path / "run" / "report.html").read_text()
 
 
-def test_two_workers_give_the_rows_of_one(finished, watching, silent, tmp_path):
-    one = attack_captures(watching, finished / "captures", tmp_path / "one", [], silent)
+def test_two_workers_give_the_rows_of_one(finished, watching, attacked, silent, tmp_path):
     two = attack_captures(dataclasses.replace(watching, workers=2), finished / "captures", tmp_path / "two", [], silent)
-    assert untimed(one) == untimed(two)
+    assert untimed(attacked) == untimed(two)
 
 
 def untimed(results):
