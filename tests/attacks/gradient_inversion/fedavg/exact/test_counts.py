@@ -3,7 +3,12 @@
 import pytest
 import torch
 
-from lightleak.attacks.gradient_inversion.fedavg.exact.counts import class_counts, predicted_shares, single_counts
+from lightleak.attacks.gradient_inversion.fedavg.exact.counts import (
+    class_counts,
+    predicted_shares,
+    scale_of_absent_classes,
+    single_counts,
+)
 
 
 def predicted(client):
@@ -39,3 +44,17 @@ def test_the_way_of_the_weights_is_good_enough_for_labels(make_client):
     found = single_counts(shares, predicted(client))
     assert torch.equal(found.counts.argmax(1), client.truth.labels)
     assert float(found.misfit.max()) < 0.3
+
+
+def test_absent_classes_tell_what_an_update_was_divided_by(make_client):
+    client = make_client(4, 3, 2, n_classes=9)  # at most four of the nine are present
+    assert scale_of_absent_classes(client.observed, client.x) == pytest.approx(1.0, rel=0.03)
+    clipped = client.observed.rescaled(1 / 7)
+    assert scale_of_absent_classes(clipped, client.x) == pytest.approx(1 / 7, rel=0.03)
+
+
+def test_without_absent_classes_nothing_is_said_of_the_scale(make_client):
+    client = make_client(12, 3, 2, n_classes=3)
+    assert len(client.truth.labels.unique()) == 3
+    assert scale_of_absent_classes(client.observed.rescaled(1 / 7), client.x) == 1.0
+    assert scale_of_absent_classes(make_client(4).observed.rescaled(1 / 7), client.x) == 1.0

@@ -154,12 +154,10 @@ def behind_noise(client: Client, scale: float, factor: float = 1.0) -> Client:
     return replace(update, update=sent, state="noised"), truth, encoder
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_rows_behind_noise_are_found_without_proof(client: Any, activation: str, monkeypatch: Any) -> None:
+def test_rows_behind_noise_are_found_without_proof(client: Any, activation: str, brief: Any) -> None:
     """The first layer alone finds nothing here."""
-    few = JointConfig(noised_restarts=2, noised_steps=300, noised_rounds=1)
-    monkeypatch.setattr(attack_module, "JointConfig", lambda prior: replace(few, prior=prior))
+    brief(noised_restarts=2, noised_steps=300, noised_rounds=1)
     found = inverted(made := behind_noise(client(SEVERAL, activation=activation), 2e-3))
     assert score(found, made[1], made[2])["cell_accuracy"] > 0.95
     assert found.certificate is not None and found.certificate.certified == 0
@@ -168,13 +166,15 @@ def test_rows_behind_noise_are_found_without_proof(client: Any, activation: str,
     assert 1.5e-3 < found.certificate.feasibility.noise < 4e-3
 
 
-@pytest.mark.slow
-def test_the_first_layer_proves_rows_behind_little_noise(client: Any, monkeypatch: Any) -> None:
-    few = JointConfig(noised_restarts=2, noised_steps=300, noised_rounds=1)
-    monkeypatch.setattr(attack_module, "JointConfig", lambda prior: replace(few, prior=prior))
-    found = inverted(made := behind_noise(client(SEVERAL, activation="relu"), 3e-6))
-    assert score(found, made[1], made[2])["cell_accuracy"] == 1.0
+def test_the_first_layer_proves_rows_behind_little_noise(client: Any, brief: Any) -> None:
+    brief(noised_restarts=2, noised_steps=300, noised_rounds=1)
+    update, truth, encoder = behind_noise(client(SEVERAL, activation="relu"), 3e-6)
+    told: list[float] = []
+    (found,) = ATTACKS.get("exact_fedavg")().run_many([update], [0], progress=told.append)
+    assert wrong_certificates(found, truth, encoder) == (0, 0)
+    assert score(found, truth, encoder)["cell_accuracy"] == 1.0
     assert found.certificate is not None and found.certificate.certified
+    assert sum(told) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(("scale", "factor"), [(0.0, 0.1), (1e-5, 0.5)])

@@ -92,8 +92,9 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
         """See `CertifyingInversion.invert`."""
         prior = RowPrior.of(update, encoder, self.config.prior)
         is_relu, fitted = relu_chain(client_network(update)) is not None, None
+        report = _Work(progress)
         if is_served(update) and not (is_relu and update.state == "raw"):
-            fitted = halfway_rows(update, encoder, JointConfig(prior=self.config.prior), seed, progress)
+            fitted = halfway_rows(update, encoder, JointConfig(prior=self.config.prior), seed, report)
         if fitted is not None and (bool(fitted.proof.cells.any()) or (fitted.guesses and update.state != "raw")):
             return fitted
         if not is_relu:
@@ -103,8 +104,7 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
             observed = replace(observed, may_be_rescaled=False)
         draws = generator(seed, self.name)
         found = invert(observed, encoder, prior, update.facts.n_rows, self.config, draws, fitted)
-        if progress is not None:
-            progress(1.0)
+        report(1.0 - report.done)
         if fitted is not None and not found.is_whole(update.facts.n_rows):
             return with_proven(fitted, *found.proven(), encoder)
         feasibility = _feasibility(update, found, encoder)
@@ -140,6 +140,18 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
             return with_proven(fitted, proven, shown.proof.of(sure), encoder)
         why = "weights are rounded and move with every local step: only the first layer tests rows"
         return certified_rows(first, shown, generator(seed, self.name), why, RowKind.of(encoder.schema))
+
+
+class _Work:
+    """Tells a progress of work, and remembers how much was told."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.progress, self.done = progress, 0.0
+
+    def __call__(self, share: float) -> None:
+        self.done += share
+        if self.progress is not None and share > 0:
+            self.progress(share)
 
 
 def _feasibility(update: ClientUpdate, found: Inverted, encoder: TableEncoder) -> Feasibility:

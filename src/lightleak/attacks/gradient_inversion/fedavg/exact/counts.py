@@ -14,6 +14,10 @@ LEAST = 1e-300
 EXHAUSTIVE = 3
 """Equal rows up to which all labels are tried; beyond, a label is added to the best of one row less."""
 
+ABSENT, ALIKE = 3, 0.05
+"""Classes that must agree on an update's scale, and the part of it that they may differ by: of Diabetes-130's 20
+classes those that a batch of 32 lacked agreed to 1 to 4%."""
+
 NODES = 4
 """Points on the way from start to end at which a row's share is predicted; the way is straight to a few percent."""
 
@@ -115,3 +119,20 @@ def scale_of_single_rows(shares: Tensor, predicted: Tensor) -> float:
     best = along.argmax(1)
     norm = predicted.square().sum(-1).sqrt().gather(1, best[:, None])[:, 0].clamp_min(LEAST)
     return float((along.amax(1) / norm).median())
+
+
+def scale_of_absent_classes(observed: WeightUpdate, x: Tensor) -> float:
+    """What the update that was sent was multiplied by, where enough classes are absent to show it; else 1.
+
+    The last bias's gradient is the mean probability of a class less its share of the rows, which is 0 of absent ones.
+
+    Args:
+        observed: the update.
+        x: encoded rows ``[n, d]`` to take mean probabilities from.
+    """
+    if observed.start.n_classes < ABSENT:
+        return 1.0
+    probabilities = observed.start.forward(x).probabilities.mean(0)
+    largest = (observed.gradient[-1][:, -1] / probabilities).topk(ABSENT).values
+    agree = bool(largest[-1] > (1 - ALIKE) * largest[0])
+    return float(largest.mean()) if agree else 1.0

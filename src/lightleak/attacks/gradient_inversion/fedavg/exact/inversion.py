@@ -14,12 +14,13 @@ from lightleak.attacks.gradient_inversion.fedavg.exact.counts import (
     LEAST,
     class_counts,
     predicted_shares,
+    scale_of_absent_classes,
     scale_of_single_rows,
     single_counts,
 )
 from lightleak.attacks.gradient_inversion.fedavg.exact.decomposition import Decomposition, decompose, refine
 from lightleak.attacks.gradient_inversion.fedavg.exact.explain import gather
-from lightleak.attacks.gradient_inversion.fedavg.exact.leftovers import Known, fit_layers, problem_of
+from lightleak.attacks.gradient_inversion.fedavg.exact.leftovers import SAMPLE, Known, fit_layers, problem_of
 from lightleak.attacks.gradient_inversion.fedavg.exact.observed import WeightUpdate
 from lightleak.attacks.gradient_inversion.fedavg.exact.proof import EXPLAINED_WITHIN, proven_alone, proven_together
 from lightleak.attacks.gradient_inversion.fedavg.exact.shares import Fit, fit_shares, with_better_numbers
@@ -129,6 +130,11 @@ def _first_rows(
     generator: torch.Generator,
 ) -> tuple[WeightUpdate, RowEquations, Agreed]:
     """The rows that tests find, with the update at the scale that they show: see `invert` for the arguments."""
+    if observed.may_be_rescaled:
+        whole = RowDomain.whole(encoder, prior)
+        likely = whole.rows.of(*whole.draw(SAMPLE, generator, from_prior=True))
+        scale = scale_of_absent_classes(observed, likely)
+        observed = observed.rescaled(1 / scale) if 0 < scale < 1 / RESCALED else observed
     for left in reversed(range(MOST_RESCALINGS + 1)):
         space = infer_domain(observed.gradient[0], encoder, prior, n_rows, noise=observed.noise)
         equations = RowEquations.of(observed.gradient[0], space, n_rows, observed.noise)
