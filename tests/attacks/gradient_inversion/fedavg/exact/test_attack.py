@@ -87,7 +87,8 @@ def test_an_update_that_its_client_clipped_is_brought_back_to_its_length(make_cl
 
 
 @pytest.mark.parametrize("noise", [1e-5, 1e-2, 1.0])
-def test_noise_is_measured_and_nothing_wrong_is_proven(make_client, rows_right, noise):
+def test_noise_is_measured_and_nothing_wrong_is_proven(make_client, rows_right, brief, noise):
+    brief(noised_restarts=1, noised_steps=100, noised_rounds=1)
     client = defended(make_client(8), noise=noise)
     found = ATTACK.run(client.update)
     certificate, codes = found.certificate, client.encoder.project(found.encoded.double())[0]
@@ -106,7 +107,8 @@ def test_noise_is_measured_and_nothing_wrong_is_proven(make_client, rows_right, 
     assert certificate.feasibility.noise > 0.3 * noise * float(elements.square().mean().sqrt())
 
 
-def test_where_noise_hides_the_rows_the_best_guess_is_returned(make_client):
+def test_where_noise_hides_the_rows_the_best_guess_is_returned(make_client, brief):
+    brief(noised_restarts=1, noised_steps=100, noised_rounds=1)
     client = defended(make_client(8), noise=30.0)
     told = []
     (found,) = ATTACK.run_many([client.update], [0], progress=told.append)

@@ -1,4 +1,4 @@
-"""Weight updates of smooth chains, inverted as a gradient at the middle of the weights' way."""
+"""Weight updates of chains, inverted as a gradient at the middle of the weights' way."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +10,6 @@ import torch
 from lightleak.attacks import ATTACKS
 from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
 from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows
-from lightleak.attacks.gradient_inversion.fedavg.exact import attack as attack_module
 from lightleak.attacks.gradient_inversion.fedavg.exact import halfway
 from lightleak.attacks.gradient_inversion.fedavg.exact.halfway import is_fine, is_served, way_error, weight_rounding
 from lightleak.attacks.gradient_inversion.fedavg.exact.observed import as_gradient
@@ -34,7 +33,7 @@ ONE, SEVERAL = LocalTraining(1, 6, 0.01), LocalTraining(3, 3, 0.01)
 
 @pytest.fixture
 def client(make_batch: Any) -> Callable[..., Client]:
-    """A client of an MLP of one of the smooth activations."""
+    """A client of an MLP."""
 
     def make(local: LocalTraining, n: int = 6, seed: int = 0, activation: str = "tanh") -> Client:
         batch = make_batch(n, seed=seed)
@@ -53,16 +52,6 @@ def inverted(client: Client) -> Reconstruction:
     found = ATTACKS.get("exact_fedavg")().run(update, 0)
     assert wrong_certificates(found, truth, encoder) == (0, 0)
     return found
-
-
-@pytest.fixture
-def brief(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Has the search take fewer starts and steps than by default."""
-
-    def limit(**work: int) -> None:
-        monkeypatch.setattr(attack_module, "JointConfig", lambda prior: JointConfig(prior=prior, **work))
-
-    return limit
 
 
 def test_rows_of_one_local_step_are_proven_with_their_labels(client: Any, brief: Any) -> None:
