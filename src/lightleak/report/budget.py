@@ -11,15 +11,16 @@ BASELINES = ("random", "prior", "aia_raw", "aia_raw_adjusted", "public_random", 
 """Guesses and other nulls, from which nothing about an attack's budget follows."""
 
 PROOFS = ("exact", "exact_fedavg")
-"""Attacks that need an update exact to rounding: under noise they find nothing where others recover nearly all."""
+"""Attacks that need an update exact to rounding: under noise they find nothing where others recover nearly all, but for
+`exact_fedavg`, which finds what is behind noise on one client's update of a chain, and of no other."""
 
 NOTHING_FOLLOWS = (
     "Not every attack had its published or default budget, so no conclusion is drawn about what was not recovered, nor "
     "about what a defense takes away."
 )
 PROOFS_ALONE = (
-    "Exact inversion alone finds nothing under noise, where attacks by optimization still do, so no conclusion is "
-    "drawn about what was not recovered, nor about what a defense takes away."
+    "Exact inversion alone finds little or nothing under noise, where attacks by optimization still do, so no "
+    "conclusion is drawn about what was not recovered, nor about what a defense takes away."
 )
 
 

@@ -9,9 +9,7 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.exact.enumerate.row_equations import RowEquations
-from lightleak.attacks.gradient_inversion.fedavg.exact import attack as attack_module
 from lightleak.attacks.gradient_inversion.fedavg.exact.observed import WeightUpdate
-from lightleak.attacks.gradient_inversion.joint.config import JointConfig
 from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
 from lightleak.attacks.gradient_inversion.tables.schema_inference import infer_domain
 from lightleak.core.ground_truth import GroundTruth
@@ -133,13 +131,3 @@ def rows_right() -> Callable[..., int]:
 @pytest.fixture(scope="session")
 def generator_of() -> Callable[[int], torch.Generator]:
     return lambda seed: torch.Generator().manual_seed(seed)
-
-
-@pytest.fixture
-def brief(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Has the search by all layers take fewer starts and steps than by default."""
-
-    def limit(**work: int) -> None:
-        monkeypatch.setattr(attack_module, "JointConfig", lambda prior: JointConfig(prior=prior, **work))
-
-    return limit

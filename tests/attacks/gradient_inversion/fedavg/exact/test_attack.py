@@ -9,6 +9,7 @@ from lightleak.attacks.gradient_inversion.declarations.exact import exact_fedavg
 from lightleak.attacks.gradient_inversion.exact.certify.feasibility import RowKind, expected_of_delta
 from lightleak.attacks.gradient_inversion.fedavg.exact.attack import ExactFedAvg
 from lightleak.attacks.gradient_inversion.fedavg.exact.config import ExactFedAvgConfig
+from lightleak.attacks.gradient_inversion.joint.config import JointConfig
 from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
 from lightleak.core.seeds import generator
 
@@ -87,8 +88,7 @@ def test_an_update_that_its_client_clipped_is_brought_back_to_its_length(make_cl
 
 
 @pytest.mark.parametrize("noise", [1e-5, 1e-2, 1.0])
-def test_noise_is_measured_and_nothing_wrong_is_proven(make_client, rows_right, brief, noise):
-    brief(noised_restarts=1, noised_steps=100, noised_rounds=1)
+def test_noise_is_measured_and_nothing_wrong_is_proven(make_client, rows_right, noise):
     client = defended(make_client(8), noise=noise)
     found = ATTACK.run(client.update)
     certificate, codes = found.certificate, client.encoder.project(found.encoded.double())[0]
@@ -107,13 +107,12 @@ def test_noise_is_measured_and_nothing_wrong_is_proven(make_client, rows_right, 
     assert certificate.feasibility.noise > 0.3 * noise * float(elements.square().mean().sqrt())
 
 
-def test_where_noise_hides_the_rows_the_best_guess_is_returned(make_client, brief):
-    brief(noised_restarts=1, noised_steps=100, noised_rounds=1)
-    client = defended(make_client(8), noise=30.0)
+def test_where_noise_hides_the_rows_the_best_guess_is_returned(make_client):
+    client = defended(make_client(8), noise=100.0)
     told = []
     (found,) = ATTACK.run_many([client.update], [0], progress=told.append)
     assert set(found.certificate.status) == {"missing"} and sum(told) == 1
-    (other,) = ATTACK.run_many([defended(make_client(8), noise=40.0).update], [0])
+    (other,) = ATTACK.run_many([defended(make_client(8), noise=150.0).update], [0])
     assert torch.equal(found.encoded, other.encoded)
 
 
@@ -177,3 +176,10 @@ def test_settings(make_client):
         exact_fedavg(restarts=0)
     with pytest.raises(UsageError, match="prior"):
         exact_fedavg(prior="truth")
+
+
+def test_a_search_under_an_error_does_the_same_share_of_its_work():
+    assert ExactFedAvgConfig(prior="schema").joint() == JointConfig(prior="schema")
+    half = ExactFedAvgConfig(restarts=2, steps=1000).joint()
+    assert half.noised_restarts == 2 and 2 * half.noised_steps == JointConfig().noised_steps
+    assert 2 * half.round_steps == JointConfig().round_steps

@@ -11,6 +11,7 @@ from lightleak.attacks import ATTACKS
 from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
 from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows
 from lightleak.attacks.gradient_inversion.fedavg.exact import halfway
+from lightleak.attacks.gradient_inversion.fedavg.exact.config import ExactFedAvgConfig
 from lightleak.attacks.gradient_inversion.fedavg.exact.halfway import is_fine, is_served, way_error, weight_rounding
 from lightleak.attacks.gradient_inversion.fedavg.exact.observed import as_gradient
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
@@ -46,16 +47,15 @@ def client(make_batch: Any) -> Callable[..., Client]:
     return make
 
 
-def inverted(client: Client) -> Reconstruction:
+def inverted(client: Client, restarts: int = 1, steps: int = 600) -> Reconstruction:
     """What `exact_fedavg` finds, none of it wrongly certified."""
     update, truth, encoder = client
-    found = ATTACKS.get("exact_fedavg")().run(update, 0)
+    found = ATTACKS.get("exact_fedavg")(restarts=restarts, steps=steps).run(update, 0)
     assert wrong_certificates(found, truth, encoder) == (0, 0)
     return found
 
 
-def test_rows_of_one_local_step_are_proven_with_their_labels(client: Any, brief: Any) -> None:
-    brief(noised_restarts=1, noised_steps=400, noised_rounds=1)
+def test_rows_of_one_local_step_are_proven_with_their_labels(client: Any) -> None:
     made = client(ONE)
     found = inverted(made)
     assert found.certificate is not None and found.certificate.labels_proven
@@ -65,9 +65,8 @@ def test_rows_of_one_local_step_are_proven_with_their_labels(client: Any, brief:
 
 
 def test_rows_of_several_local_steps_are_found_and_those_that_the_first_layer_shows_proven(
-    client: Any, brief: Any
+    client: Any,
 ) -> None:
-    brief(noised_restarts=1, noised_steps=400, noised_rounds=1)
     made = client(SEVERAL)
     found = inverted(made)
     assert score(found, made[1], made[2])["cell_accuracy"] == 1.0
@@ -100,8 +99,7 @@ def test_drawn_rows_foresee_what_the_mean_gradient_differs_by_from_the_one_halfw
     assert true < 0.02 * float(as_gradient(update).update["linears.0.weight"].square().mean().sqrt())
 
 
-def test_nothing_is_proven_where_weights_hardly_moved(client: Any, brief: Any) -> None:
-    brief(noised_restarts=1, noised_steps=60, noised_rounds=0)
+def test_nothing_is_proven_where_weights_hardly_moved(client: Any) -> None:
     made = client(LocalTraining(1, 6, 1e-7))
     assert not is_fine(made[0]) and is_fine(client(ONE)[0])
     found = inverted(made)
@@ -109,9 +107,10 @@ def test_nothing_is_proven_where_weights_hardly_moved(client: Any, brief: Any) -
     assert "do not explain to its rounding" in found.certificate.feasibility.reason
 
 
-def test_labels_are_not_claimed_where_the_first_layer_alone_proves_rows(client: Any, brief: Any) -> None:
+def test_labels_are_not_claimed_where_the_first_layer_alone_proves_rows(client: Any, monkeypatch: Any) -> None:
     """The last layer did not train, which the facts do not say: labels then follow from nothing."""
-    brief(noised_restarts=1, noised_steps=60, noised_rounds=0)
+    few = JointConfig(noised_restarts=1, noised_steps=60, noised_rounds=0)
+    monkeypatch.setattr(ExactFedAvgConfig, "joint", lambda self: replace(few, prior=self.prior))
     certified = 0
     for seed in (1, 2):
         update, truth, encoder = client(LocalTraining(1, 3, 1.0), n=3, seed=seed)
@@ -144,10 +143,9 @@ def behind_noise(client: Client, scale: float, factor: float = 1.0) -> Client:
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_rows_behind_noise_are_found_without_proof(client: Any, activation: str, brief: Any) -> None:
+def test_rows_behind_noise_are_found_without_proof(client: Any, activation: str) -> None:
     """The first layer alone finds nothing here."""
-    brief(noised_restarts=2, noised_steps=300, noised_rounds=1)
-    found = inverted(made := behind_noise(client(SEVERAL, activation=activation), 2e-3))
+    found = inverted(made := behind_noise(client(SEVERAL, activation=activation), 2e-3), restarts=2)
     assert score(found, made[1], made[2])["cell_accuracy"] > 0.95
     assert found.certificate is not None and found.certificate.certified == 0
     assert found.certificate.status == ("likely",) * 6
@@ -155,11 +153,10 @@ def test_rows_behind_noise_are_found_without_proof(client: Any, activation: str,
     assert 1.5e-3 < found.certificate.feasibility.noise < 4e-3
 
 
-def test_the_first_layer_proves_rows_behind_little_noise(client: Any, brief: Any) -> None:
-    brief(noised_restarts=2, noised_steps=300, noised_rounds=1)
+def test_the_first_layer_proves_rows_behind_little_noise(client: Any) -> None:
     update, truth, encoder = behind_noise(client(SEVERAL, activation="relu"), 3e-6)
     told: list[float] = []
-    (found,) = ATTACKS.get("exact_fedavg")().run_many([update], [0], progress=told.append)
+    (found,) = ATTACKS.get("exact_fedavg")(restarts=1, steps=600).run_many([update], [0], progress=told.append)
     assert wrong_certificates(found, truth, encoder) == (0, 0)
     assert score(found, truth, encoder)["cell_accuracy"] == 1.0
     assert found.certificate is not None and found.certificate.certified
@@ -176,7 +173,7 @@ def test_updates_that_were_clipped_are_not_explained(client: Any, scale: float, 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 def test_a_guess_is_returned_where_noise_hides_the_rows(client: Any, activation: str) -> None:
     update, _, _ = behind_noise(client(SEVERAL, activation=activation), 10.0)
-    found = ATTACKS.get("exact_fedavg")().run(update, 0)
+    found = ATTACKS.get("exact_fedavg")(restarts=1, steps=600).run(update, 0)
     assert found.certificate is not None and found.certificate.status == ("missing",) * 6
 
 

@@ -24,7 +24,6 @@ from lightleak.attacks.gradient_inversion.fedavg.exact.observed import (
     local_steps,
     require_weight_update,
 )
-from lightleak.attacks.gradient_inversion.joint.config import JointConfig
 from lightleak.attacks.gradient_inversion.joint.guess import Guess
 from lightleak.attacks.gradient_inversion.network.checks import encoded_width
 from lightleak.attacks.gradient_inversion.network.client import client_network, relu_chain
@@ -94,7 +93,7 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
         is_relu, fitted = relu_chain(client_network(update)) is not None, None
         report = _Work(progress)
         if is_served(update) and not (is_relu and update.state == "raw"):
-            fitted = halfway_rows(update, encoder, JointConfig(prior=self.config.prior), seed, report)
+            fitted = halfway_rows(update, encoder, self.config.joint(), seed, report)
         if fitted is not None and (bool(fitted.proof.cells.any()) or (fitted.guesses and update.state != "raw")):
             return fitted
         if not is_relu:

@@ -1,10 +1,12 @@
 """Settings of the exact inversion of weight updates."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import ceil
 from typing import ClassVar
 
 from lightleak.attacks.gradient_inversion.exact.config import ExactSettings
 from lightleak.attacks.gradient_inversion.exact.enumerate.enumeration import EnumerationLimits
+from lightleak.attacks.gradient_inversion.joint.config import JointConfig
 
 
 @dataclass(frozen=True)
@@ -16,7 +18,8 @@ class ExactFedAvgConfig(ExactSettings):
         pairs: likewise.
         hits: likewise.
         restarts: fits of all layers, where the exact tests leave rows open.
-        steps: of the continuous stage of a fit.
+        steps: of the continuous stage of a fit. Where all layers are fitted under an error (`halfway`), the search of
+            `exact_joint` has `restarts` starts, and its stages the part of their steps that this is of its default.
 
     Raises:
         UsageError: a value of the wrong type or out of range.
@@ -35,3 +38,11 @@ class ExactFedAvgConfig(ExactSettings):
         super().__post_init__()
         self.at_least(1, "half_sums", "pairs", "hits", "restarts", "steps")
         object.__setattr__(self, "limits", EnumerationLimits(self.half_sums, self.pairs, self.hits))
+
+    def joint(self) -> JointConfig:
+        """The settings of a search under an error, see ``steps``."""
+        whole, part = JointConfig(prior=self.prior), self.steps / ExactFedAvgConfig.steps
+        steps = {
+            name: ceil(part * getattr(whole, name)) for name in ("noised_steps", "noised_round_steps", "round_steps")
+        }
+        return replace(whole, noised_restarts=self.restarts, **steps)

@@ -57,7 +57,8 @@ TRAININGS = 4
 
 
 EXPLAINED = 1.5
-"""What rows may leave of a noised update, in deviations of its error: where most cells were right it was 0.9 to 1.1."""
+"""What rows may leave of a noised update, in deviations of its error: of four clients of Adult and Bank behind
+noise of 0.001 it was 0.98 to 1.00."""
 
 
 def is_served(update: ClientUpdate) -> bool:
