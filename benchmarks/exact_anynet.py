@@ -10,10 +10,11 @@ for comparison with `exact.py`), trained (after one epoch of Adam), attention (p
 attention-trained (the same after one epoch), embedded (a user's own module with embeddings, and GANDALF), unknown
 (BatchNorm on numbers whose statistics the server does not know: digits are those of normalized numbers), buffers
 (BatchNorm whose statistics are read off the float32 running buffers that a client sends back), fedavg (weight updates
-of local SGD at rate 0.01, smooth activations, by `exact_fedavg`). Labels are unknown, one thread,
-float32 gradients. Client i has seed --seed + i, and with it rows and a network of its own. Every finished batch is
-one line of --output; a rerun skips those. A batch is whole when every cell of every row is right (numbers within
-TabLeak's tolerance). Seconds on a shared machine vary: the rate of its matrix products is measured after every batch.
+of local SGD at rate 0.01, smooth activations, by `exact_fedavg`), fedavg-noise (the same and ReLU behind Gaussian noise
+in the scale of a gradient). Labels are unknown, one thread, float32 gradients. Client i has seed --seed + i, and with
+it rows and a network of its own. Every finished batch is one line of --output; a rerun skips those. A batch is whole
+when every cell of every row is right (numbers within TabLeak's tolerance). Seconds on a shared machine vary: the rate
+of its matrix products is measured after every batch.
 """
 
 import argparse
@@ -36,6 +37,7 @@ from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.data.layout import EncodedLayout
+from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.experiments.environment import project_state
 from lightleak.integrations.running_statistics import batch_statistics
 from lightleak.metrics.certificate import certificate_facts, certified_accuracy
@@ -99,6 +101,7 @@ class Case:
         unknown: the server does not know the statistics of BatchNorm.
         buffers: the server reads the statistics of BatchNorm off the buffers that the client sends.
         local: epochs, and batches of each, of local SGD; None: one gradient.
+        noise: deviation of the noise on a weight update.
     """
 
     part: str
@@ -112,6 +115,7 @@ class Case:
     unknown: bool = False
     buffers: bool = False
     local: tuple[int, int] | None = None
+    noise: float = 0.0
 
     @property
     def title(self) -> str:
@@ -121,6 +125,7 @@ class Case:
         unknown = ", statistics unknown" if self.unknown else ""
         unknown += ", statistics from buffers" if self.buffers else ""
         local = "" if self.local is None else ", FedAvg {} x {}".format(*self.local)
+        local += f", noise {self.noise:g}" if self.noise else ""
         return f"{self.dataset}: {self.network} ({options}){trained}{unknown}{local}, {self.rows} rows"
 
 
@@ -192,6 +197,11 @@ CASES: tuple[Case, ...] = (
         for rows in (8, 32)
         for local in ((1, 1), (1, 2), (5, 2))
     ),
+    *(
+        Case("fedavg-noise", "mlp", 32, {"activation": activation}, dataset, local=(5, 2), noise=noise)
+        for activation, dataset in (("relu", "adult"), ("relu", "bank"), ("gelu", "adult"))
+        for noise in (1e-3, 1e-4)
+    ),
 )  # fmt: skip
 PARTS = tuple(dict.fromkeys(case.part for case in CASES))
 
@@ -221,6 +231,7 @@ def observe(case: Case, seed: int) -> tuple[ClientUpdate, GroundTruth]:
     if case.local is not None:
         training = LocalTraining(case.local[0], -(-case.rows // case.local[1]), LOCAL_RATE)
         sent = {"share_labels": "none", "marginals": people.marginals, "seed": derive_seed(seed, "order")}
+        sent["defense"] = GaussianNoise(case.noise) if case.noise else None
         update, _ = fedavg.client_update(network, spec, people.encoder, x, y, training, **sent)
         return update, GroundTruth(x, y)
     statistics = not case.unknown and any(isinstance(layer, nn.BatchNorm1d) for layer in network.modules())
