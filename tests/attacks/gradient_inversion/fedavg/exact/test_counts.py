@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from lightleak.attacks.gradient_inversion.fedavg.exact.counts import (
+    ABOVE_LEAST,
     class_counts,
+    possible_scales,
     predicted_shares,
-    scale_of_absent_classes,
     single_counts,
 )
 
@@ -46,15 +47,17 @@ def test_the_way_of_the_weights_is_good_enough_for_labels(make_client):
     assert float(found.misfit.max()) < 0.3
 
 
-def test_absent_classes_tell_what_an_update_was_divided_by(make_client):
+def test_absent_classes_tell_what_an_update_was_multiplied_by(make_client):
     client = make_client(4, 3, 2, n_classes=9)  # at most four of the nine are present
-    assert scale_of_absent_classes(client.observed, client.x) == pytest.approx(1.0, rel=0.03)
+    assert possible_scales(client.observed, client.x) == (pytest.approx(1.0, rel=0.03),)
     clipped = client.observed.rescaled(1 / 7)
-    assert scale_of_absent_classes(clipped, client.x) == pytest.approx(1 / 7, rel=0.03)
+    assert possible_scales(clipped, client.x) == (pytest.approx(1 / 7, rel=0.03),)
 
 
-def test_without_absent_classes_nothing_is_said_of_the_scale(make_client):
-    client = make_client(12, 3, 2, n_classes=3)
-    assert len(client.truth.labels.unique()) == 3
-    assert scale_of_absent_classes(client.observed.rescaled(1 / 7), client.x) == 1.0
-    assert scale_of_absent_classes(make_client(4).observed.rescaled(1 / 7), client.x) == 1.0
+@pytest.mark.parametrize(("n", "n_classes"), [(12, 3), (12, 2)])
+def test_without_absent_classes_several_scales_are_possible(make_client, n, n_classes):
+    client = make_client(n, 3, 2, n_classes=n_classes)
+    assert len(client.truth.labels.unique()) == n_classes
+    scales = possible_scales(client.observed.rescaled(1 / 7), client.x)
+    assert len(scales) == len(ABOVE_LEAST)
+    assert scales[0] / ABOVE_LEAST[0] < 1.05 / 7  # the least that is possible

@@ -1,6 +1,7 @@
 """The course of the exact inversion of a weight update: tests first, a fit of all layers for what they leave open."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -13,8 +14,8 @@ from lightleak.attacks.gradient_inversion.fedavg.exact.config import ExactFedAvg
 from lightleak.attacks.gradient_inversion.fedavg.exact.counts import (
     LEAST,
     class_counts,
+    possible_scales,
     predicted_shares,
-    scale_of_absent_classes,
     scale_of_single_rows,
     single_counts,
 )
@@ -105,7 +106,15 @@ def invert(
         fitted: rows that explain all layers. Then no others are sought, and where not all rows are proven only those
             that are found by single tests are returned.
     """
+    scales: tuple[float, ...] = ()
+    if observed.may_be_rescaled:
+        whole = RowDomain.whole(encoder, prior)
+        scales = possible_scales(observed, whole.rows.of(*whole.draw(SAMPLE, generator, from_prior=True)))
+    if len(scales) == 1 and 0 < scales[0] < 1 / RESCALED:
+        observed = observed.rescaled(1 / scales[0])
     observed, equations, rows = _first_rows(observed, encoder, prior, n_rows, config, generator)
+    if len(scales) > 1 and not len(rows) and 0 < min(scales) < 1 / RESCALED:
+        return _at_scales(observed, scales, encoder, prior, n_rows, config, generator)
     space = equations.space
     if 0 < equations.rank <= len(rows) + 1:
         found = decomposed(observed, equations, rows)
@@ -121,6 +130,25 @@ def invert(
     return _fitted(observed, equations, known, n_rows, config, generator)
 
 
+def _at_scales(
+    observed: WeightUpdate,
+    scales: Sequence[float],
+    encoder: TableEncoder,
+    prior: RowPrior,
+    n_rows: int,
+    config: ExactFedAvgConfig,
+    generator: torch.Generator,
+) -> Inverted:
+    """The best of one fit at each scale, the first that is proven: see `invert` for the other arguments."""
+    found: list[Inverted] = []
+    for scale in scales:
+        sent = replace(observed.rescaled(1 / scale), may_be_rescaled=False)
+        found.append(invert(sent, encoder, prior, n_rows, replace(config, restarts=1), generator))
+        if bool(found[-1].proof.cells.any()):
+            return found[-1]
+    return min(found, key=lambda one: one.left)
+
+
 def _first_rows(
     observed: WeightUpdate,
     encoder: TableEncoder,
@@ -130,11 +158,6 @@ def _first_rows(
     generator: torch.Generator,
 ) -> tuple[WeightUpdate, RowEquations, Agreed]:
     """The rows that tests find, with the update at the scale that they show: see `invert` for the arguments."""
-    if observed.may_be_rescaled:
-        whole = RowDomain.whole(encoder, prior)
-        likely = whole.rows.of(*whole.draw(SAMPLE, generator, from_prior=True))
-        scale = scale_of_absent_classes(observed, likely)
-        observed = observed.rescaled(1 / scale) if 0 < scale < 1 / RESCALED else observed
     for left in reversed(range(MOST_RESCALINGS + 1)):
         space = infer_domain(observed.gradient[0], encoder, prior, n_rows, noise=observed.noise)
         equations = RowEquations.of(observed.gradient[0], space, n_rows, observed.noise)
