@@ -16,7 +16,6 @@ VersionOf = Callable[[str], str | None]
 """The installed version of a distribution, ``None`` where there is none."""
 
 
-@cache
 def installed_version(package: str) -> str | None:
     """The installed version of a distribution, ``None`` where there is none.
 
@@ -24,9 +23,14 @@ def installed_version(package: str) -> str | None:
     True
     """
     try:
-        return version(package)
+        return _version(package)
     except PackageNotFoundError:
         return None
+
+
+@cache
+def _version(package: str) -> str:
+    return version(package)
 
 
 @cache

@@ -60,7 +60,7 @@ def known() -> Iterator[Mapping[str, Any]]:
     if "lightleak.attacks" in sys.modules:  # else nothing but the shipped attacks can be registered
         sources, protecting = _registries()
         registries = [*chain.from_iterable(sources.values()), *protecting]
-        yield _registered(tuple((name, registry.get(name)) for registry in registries for name in registry))
+        yield _registered(tuple((name, id(registry.get(name))) for registry in registries for name in registry))
 
 
 def _registries() -> tuple[dict[str, tuple[Registry[Any], ...]], tuple[Registry[Any], ...]]:
@@ -76,7 +76,7 @@ def _registries() -> tuple[dict[str, tuple[Registry[Any], ...]], tuple[Registry[
 
 
 @lru_cache(maxsize=1)
-def _registered(entries: tuple[tuple[str, Any], ...]) -> Mapping[str, Any]:
+def _registered(entries: tuple[tuple[str, int], ...]) -> Mapping[str, Any]:
     """Return `registered`, which makes every attack, again only where ``entries`` are others."""
     return registered()
 

@@ -11,8 +11,8 @@ BASELINES = ("random", "prior", "aia_raw", "aia_raw_adjusted", "public_random", 
 """Guesses and other nulls, from which nothing about an attack's budget follows."""
 
 PROOFS = ("exact", "exact_fedavg")
-"""Attacks that need an update exact to rounding: under noise they find nothing where others recover nearly all, but for
-`exact_fedavg`, which finds what is behind noise on one client's update of a chain, and of no other."""
+"""Attacks that need an update exact to rounding: under noise they find nothing where others recover nearly all;
+`exact_fedavg` finds rows behind noise on one client's update of a chain, and of no other."""
 
 NOTHING_FOLLOWS = (
     "Not every attack had its published or default budget, so no conclusion is drawn about what was not recovered, nor "

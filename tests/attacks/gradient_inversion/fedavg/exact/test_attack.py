@@ -87,6 +87,13 @@ def test_an_update_that_its_client_clipped_is_brought_back_to_its_length(make_cl
     assert found.certificate.scale == pytest.approx(factor, rel=0.1)
 
 
+def test_clipping_is_undone_behind_noise_as_well(make_client, rows_right):
+    client = defended(make_client(12, epochs=5), 12.0, noise=1e-3)
+    found = ATTACK.run(client.update)
+    assert found.certificate.complete and right(found, client, rows_right) == 12
+    assert found.certificate.scale == pytest.approx(12, rel=0.1)
+
+
 @pytest.mark.parametrize("noise", [1e-5, 1e-2, 1.0])
 def test_noise_is_measured_and_nothing_wrong_is_proven(make_client, rows_right, noise):
     client = defended(make_client(8), noise=noise)

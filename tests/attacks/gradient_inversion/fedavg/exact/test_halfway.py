@@ -168,6 +168,9 @@ def test_updates_that_were_clipped_are_not_explained(client: Any, scale: float, 
     update, _, encoder = behind_noise(client(SEVERAL, activation="relu"), scale, factor)
     few = JointConfig(noised_restarts=1, noised_steps=60, noised_rounds=0)
     assert halfway.halfway_rows(update, encoder, few, 0, None) is None
+    if scale:
+        update, _, encoder = behind_noise(client(SEVERAL, activation="relu"), scale)
+        assert halfway.halfway_rows(update, encoder, few, 0, None) is not None
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])

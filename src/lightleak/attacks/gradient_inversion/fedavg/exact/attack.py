@@ -54,7 +54,8 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
     Every row is tested against the first layer's update alone (`silent_units`); rows that depend linearly on others
     are fitted to all layers (`leftovers`). Needs no labels. Chains with a smooth activation are inverted by all layers
     at the middle of the weights' way (`halfway`); of other networks only the first layer's row space is read
-    (`first_layer`). Chains of either kind behind noise are inverted by all layers as well.
+    (`first_layer`). One client's update of a chain behind noise is inverted by all layers as well, where all its steps
+    are known and were taken without momentum and dropout.
     """
 
     name = "exact_fedavg"
@@ -89,25 +90,21 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
         self, update: ClientUpdate, encoder: TableEncoder, seed: int, progress: Progress | None
     ) -> CertifiedRows:
         """See `CertifyingInversion.invert`."""
-        prior = RowPrior.of(update, encoder, self.config.prior)
-        is_relu, fitted = relu_chain(client_network(update)) is not None, None
-        report = _Work(progress)
-        if is_served(update) and not (is_relu and update.state == "raw"):
-            fitted = halfway_rows(update, encoder, self.config.joint(), seed, report)
-        if fitted is not None and (bool(fitted.proof.cells.any()) or (fitted.guesses and update.state != "raw")):
-            return fitted
-        if not is_relu:
-            return self._by_first_layer(update, encoder, prior, seed, fitted)
-        observed = WeightUpdate.of(update, encoder.shift.device)
-        if fitted is not None:  # explains the update as it was sent
-            observed = replace(observed, may_be_rescaled=False)
-        draws = generator(seed, self.name)
-        found = invert(observed, encoder, prior, update.facts.n_rows, self.config, draws, fitted)
+        prior, report = RowPrior.of(update, encoder, self.config.prior), _Work(progress)
+
+        def fit() -> CertifiedRows | None:
+            return halfway_rows(update, encoder, self.config.joint(), seed, report) if is_served(update) else None
+
+        if relu_chain(client_network(update)) is None:
+            return self._by_layers(update, encoder, prior, seed, fit())
+        observed, draws = WeightUpdate.of(update, encoder.shift.device), generator(seed, self.name)
+        by_layers = None if update.state == "raw" else fit
+        found = invert(observed, encoder, prior, update.facts.n_rows, self.config, draws, by_layers)
         report(1.0 - report.done)
-        if fitted is not None and not found.is_whole(update.facts.n_rows):
-            return with_proven(fitted, *found.proven(), encoder)
+        if found.fitted is not None and not found.is_whole(update.facts.n_rows):
+            return with_proven(found.fitted, *found.proven(), encoder)
         feasibility = _feasibility(update, found, encoder)
-        if fitted is None and update.state != "raw" and not bool(found.proof.cells.any()):
+        if update.state != "raw" and not bool(found.proof.cells.any()):
             problem = problem_of(found.observed, found.space, update.facts.n_rows, draws)
             if problem.value(found.rows) > HIDDEN_ABOVE:
                 return Guess.of(problem, update, seed).reconstruction(problem, found.rows.labels, feasibility)
@@ -123,17 +120,20 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
             scale=found.observed.scale if bool(found.proof.cells.any()) else 1.0,
         )
 
-    def _by_first_layer(
+    def _by_layers(
         self, update: ClientUpdate, encoder: TableEncoder, prior: RowPrior, seed: int, fitted: CertifiedRows | None
     ) -> CertifiedRows:
-        """What the first layer proves, among the rows that were fitted to all layers where there are such."""
+        """Rows that were fitted to all layers, with those that the first layer proves; or else what that one shows."""
+        if fitted is not None and bool(fitted.proof.cells.any()):
+            return fitted
         sent = as_gradient(update)
         network = row_network(sent, encoder.shift.device)
         observed = layer_gradients(sent, network)
         noise = first_layer_noise(update, names_of_layers(sent, network)[0], observed[0])
         first = FirstLayer.of(network, observed, update.facts.n_rows, encoder, prior, noise)
         shown = first.by_number()
-        if fitted is not None and not fitted.guesses:
+        is_hidden = update.state != "raw" and not len(shown.codes)
+        if fitted is not None and (is_hidden or not fitted.guesses):
             sure = shown.proof.cells
             proven = encoder.assemble(*first.space.cells(shown.codes[sure], shown.numbers[sure]))
             return with_proven(fitted, proven, shown.proof.of(sure), encoder)
@@ -142,7 +142,7 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
 
 
 class _Work:
-    """Tells a progress of work, and remembers how much was told."""
+    """Forwards progress and sums it."""
 
     def __init__(self, progress: Progress | None) -> None:
         self.progress, self.done = progress, 0.0

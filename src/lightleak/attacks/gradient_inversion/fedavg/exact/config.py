@@ -18,8 +18,8 @@ class ExactFedAvgConfig(ExactSettings):
         pairs: likewise.
         hits: likewise.
         restarts: fits of all layers, where the exact tests leave rows open.
-        steps: of the continuous stage of a fit. Where all layers are fitted under an error (`halfway`), the search of
-            `exact_joint` has `restarts` starts, and its stages the part of their steps that this is of its default.
+        steps: of the continuous stage of a fit. Where all layers are fitted under an error (`halfway`), `exact_joint`'s
+            search has ``restarts`` starts, and the steps of its stages are scaled by ``steps`` over its default.
 
     Raises:
         UsageError: a value of the wrong type or out of range.

@@ -16,7 +16,7 @@ EXHAUSTIVE = 3
 
 ABSENT, ALIKE = 3, 0.05
 """Classes that must agree on an update's scale, and the part of it that they may differ by: of Diabetes-130's 20
-classes those that a batch of 32 lacked agreed to 1 to 4%."""
+classes the ratios of those that a batch of 32 lacked agreed to 1 to 4%."""
 
 ABOVE_LEAST = 1.5, 2.0, 1.15
 """Factors of an update's least possible scale to try in turn: of Adult, Bank and Diabetes-130 with three classes it was
@@ -126,7 +126,7 @@ def scale_of_single_rows(shares: Tensor, predicted: Tensor) -> float:
 
 
 def possible_scales(observed: WeightUpdate, x: Tensor) -> tuple[float, ...]:
-    """What the update that was sent may have been multiplied by: one factor where absent classes tell it, or several.
+    """What the update that was sent may have been multiplied by: where absent classes tell it, that or nothing.
 
     The last bias's gradient is the mean probability of a class less its share of the rows, which is 0 of absent ones
     and never less.
@@ -138,5 +138,5 @@ def possible_scales(observed: WeightUpdate, x: Tensor) -> tuple[float, ...]:
     probabilities = observed.start.forward(x).probabilities.mean(0)
     largest = (observed.gradient[-1][:, -1] / probabilities).sort(descending=True).values[:ABSENT]
     if len(largest) == ABSENT and bool(largest[-1] > (1 - ALIKE) * largest[0]):
-        return (float(largest.mean()),)
+        return float(largest.mean()), 1.0
     return tuple(share * float(largest[0]) for share in ABOVE_LEAST)

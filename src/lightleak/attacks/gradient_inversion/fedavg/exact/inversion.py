@@ -1,6 +1,6 @@
 """The course of the exact inversion of a weight update: tests first, a fit of all layers for what they leave open."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -64,6 +64,7 @@ class Inverted:
         left: norm of what they leave of the first layer's update, relative to its own.
         equations: of the update.
         observed: the update, at the scale that the rows show.
+        fitted: rows that were fitted to all layers; then ``rows`` are these, or those that single tests found.
     """
 
     space: RowDomain
@@ -73,6 +74,7 @@ class Inverted:
     left: float
     equations: RowEquations
     observed: WeightUpdate
+    fitted: CertifiedRows | None = None
 
     def is_whole(self, n_rows: int) -> bool:
         """Whether all rows of the update are here and proven."""
@@ -92,7 +94,7 @@ def invert(
     n_rows: int,
     config: ExactFedAvgConfig,
     generator: torch.Generator,
-    fitted: CertifiedRows | None = None,
+    by_layers: Callable[[], CertifiedRows | None] | None = None,
 ) -> Inverted:
     """Find the rows behind an update.
 
@@ -103,18 +105,11 @@ def invert(
         n_rows: rows behind it.
         config: limits of the work.
         generator: a CPU generator.
-        fitted: rows that explain all layers. Then no others are sought, and where not all rows are proven only those
-            that are found by single tests are returned.
+        by_layers: fits rows to all layers of the update as it was sent, behind its noise, where tests of rows do not
+            suffice; None where they do not explain it.
     """
-    scales: tuple[float, ...] = ()
-    if observed.may_be_rescaled:
-        whole = RowDomain.whole(encoder, prior)
-        scales = possible_scales(observed, whole.rows.of(*whole.draw(SAMPLE, generator, from_prior=True)))
-    if len(scales) == 1 and 0 < scales[0] < 1 / RESCALED:
-        observed = observed.rescaled(1 / scales[0])
-    observed, equations, rows = _first_rows(observed, encoder, prior, n_rows, config, generator)
-    if len(scales) > 1 and not len(rows) and 0 < min(scales) < 1 / RESCALED:
-        return _at_scales(observed, scales, encoder, prior, n_rows, config, generator)
+    sent = observed
+    observed, equations, rows = _first_rows(sent, encoder, prior, n_rows, config, generator)
     space = equations.space
     if 0 < equations.rank <= len(rows) + 1:
         found = decomposed(observed, equations, rows)
@@ -122,11 +117,20 @@ def invert(
         # With fewer distinct rows than rows, one might hide in the noise instead of being equal to another.
         if sharp.left < (COMPLETE_BELOW if equations.rank == n_rows else EXPLAINED_WITHIN):
             return _of_decomposition(observed, equations, sharp, n_rows)
+    fitted = None if by_layers is None else by_layers()
+    if fitted is not None and observed.scale != sent.scale and not fitted.guesses:
+        as_sent = replace(sent, may_be_rescaled=False)
+        return invert(as_sent, encoder, prior, n_rows, config, generator, lambda: fitted)
     single = single_counts(*_shares(observed, equations, rows, n_rows))
     fixed = rows.unique & (single.misfit < MATCHES)
     known = Known(rows.codes, rows.numbers, single.counts.argmax(1), fixed, rows.precise)
-    if fitted is not None:
+    if fitted is not None and (not fitted.guesses or not len(rows)):
         return _beside(observed, equations, known, fitted, n_rows)
+    if observed.may_be_rescaled and not len(rows):
+        whole = RowDomain.whole(encoder, prior)
+        scales = possible_scales(observed, whole.rows.of(*whole.draw(SAMPLE, generator, from_prior=True)))
+        if 0 < min(scales) < 1 / RESCALED:
+            return _at_scales(observed, scales, encoder, prior, n_rows, config, generator)
     return _fitted(observed, equations, known, n_rows, config, generator)
 
 
@@ -243,14 +247,16 @@ def _fitted(
 def _beside(
     observed: WeightUpdate, equations: RowEquations, known: Known, fitted: CertifiedRows, n_rows: int
 ) -> Inverted:
-    """What the first layer proves beside rows that explain all layers: all of these, or else single rows, alone."""
-    space = equations.space
-    codes, numbers = space.coordinates(space.encoder.project(fitted.encoded))
-    sharp = sharpened(observed, space, refine(observed, equations, codes, numbers))
-    if sharp.left < EXPLAINED_WITHIN:
-        return _of_fit(observed, equations, sharp, fitted.labels, n_rows)
+    """The fitted rows proven together; or if they do not explain the first layer, single rows."""
+    space, left = equations.space, 1.0
+    if not fitted.guesses:
+        codes, numbers = space.coordinates(space.encoder.project(fitted.encoded))
+        sharp = sharpened(observed, space, refine(observed, equations, codes, numbers))
+        if sharp.left < EXPLAINED_WITHIN:
+            return replace(_of_fit(observed, equations, sharp, fitted.labels, n_rows), fitted=fitted)
+        left = _relative(observed, sharp)
     rows, proof = JointRows(known.codes, known.numbers, known.labels), _alone(observed, equations, known, n_rows)
-    return Inverted(space, rows, torch.ones_like(rows.labels), proof, _relative(observed, sharp), equations, observed)
+    return Inverted(space, rows, torch.ones_like(rows.labels), proof, left, equations, observed, fitted)
 
 
 def _alone(observed: WeightUpdate, equations: RowEquations, known: Known, n_rows: int) -> Proof:
