@@ -50,7 +50,7 @@ from lightleak.targets.own import hand_over
 from lightleak.targets.spec import NetworkSpec, build_network
 
 SEED = 41_000
-"""Of the first client. SiLU at 64 rows and one hidden layer were mended on some of these; unseen ones: from 51,000."""
+"""Of the first client. SiLU at 64 rows and one hidden layer were corrected on some of these; unseen: from 51,000."""
 
 TRAINING_BATCH, LEARNING_RATE = 256, 1e-3
 """Of the networks of `trained`: Adam over all training rows."""

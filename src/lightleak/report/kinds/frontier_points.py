@@ -73,7 +73,7 @@ class Point(Group[FrontierRow]):
 
     @cached_property
     def strongest(self) -> Group[FrontierRow] | None:
-        """The attack that recovers most on average: a defense is as good as it is against that."""
+        """The attack that recovers most on average, by which a defense is judged."""
         known = [(mean.mean, one) for one in self.attacks if (mean := one.mean("cell_accuracy"))]
         return max(known, key=lambda pair: pair[0], default=(0.0, None))[1]
 

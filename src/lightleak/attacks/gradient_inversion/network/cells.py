@@ -85,7 +85,7 @@ class Cells:
         return type(self)(self.module, self.encoder, self.seen, observed)
 
     def columns(self, gradient: Tensor, x: Tensor, counts: Tensor, n_rows: int) -> Tensor:
-        """As the gradient of a layer that sees encoded rows, as far as it is determined; see `infer_domain`.
+        """As the gradient of a layer that sees encoded rows, as far as the cells determine it; see `infer_domain`.
 
         Numbers, and categories whose vectors are independent, follow from the first layer's gradient; other categories
         from their tables. Categories that neither shows have the column of all rows: each may be there.

@@ -105,7 +105,7 @@ class AttackPack(Pack):
         return self if self.capture else replace(self, world=prepare_world(self.config, self.seed))
 
     def run(self, folder: Path, device: torch.device, report: Callable[[float], None]) -> None:
-        """Fit, generate, score; keeps every evaluation as soon as it is finished, and none twice."""
+        """Fit, generate, score; keeps every evaluation when it has finished, and none twice."""
         subject, attack = self._subject(folder), self.attack
         place = folder / "generators" / file_name(f"{self.label}-{self.name or f's{self.seed}'}")
         at = Workplace(device, place, lambda fraction: report(fraction * len(self.ids)))

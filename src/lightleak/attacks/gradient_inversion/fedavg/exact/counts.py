@@ -126,7 +126,7 @@ def scale_of_single_rows(shares: Tensor, predicted: Tensor) -> float:
 
 
 def possible_scales(observed: WeightUpdate, x: Tensor) -> tuple[float, ...]:
-    """What the update that was sent may have been multiplied by: where absent classes tell it, that or nothing.
+    """Factors by which a defense may have multiplied an update, in the order to try them; 1 is none.
 
     The last bias's gradient is the mean probability of a class less its share of the rows, which is 0 of absent ones
     and never less.

@@ -125,7 +125,7 @@ def invert(
     fixed = rows.unique & (single.misfit < MATCHES)
     known = Known(rows.codes, rows.numbers, single.counts.argmax(1), fixed, rows.precise)
     if fitted is not None and (not fitted.guesses or not len(rows)):
-        return _beside(observed, equations, known, fitted, n_rows)
+        return _proven_with_fit(observed, equations, known, fitted, n_rows)
     if observed.may_be_rescaled and not len(rows):
         whole = RowDomain.whole(encoder, prior)
         scales = possible_scales(observed, whole.rows.of(*whole.draw(SAMPLE, generator, from_prior=True)))
@@ -244,7 +244,7 @@ def _fitted(
     return Inverted(space, best, torch.ones_like(best.labels), proof, left, equations, observed)
 
 
-def _beside(
+def _proven_with_fit(
     observed: WeightUpdate, equations: RowEquations, known: Known, fitted: CertifiedRows, n_rows: int
 ) -> Inverted:
     """The fitted rows proven together; or if they do not explain the first layer, single rows."""
