@@ -13,10 +13,10 @@ from lightleak.report.kinds.study_trials import (
     Parameter,
     Search,
     last_value,
-    parameter_value,
     reported,
     running_best,
 )
+from lightleak.report.kinds.study_words import parameter_value
 from lightleak.report.plot.axis import Axis, axis, categories
 from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, Style, draw, shorten, stairs
 

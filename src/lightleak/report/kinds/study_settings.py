@@ -5,7 +5,8 @@ from functools import partial
 from lightleak.core.results import TrialRow
 from lightleak.report.blocks import Block, Cell, Column, Table
 from lightleak.report.format import DASH, duration, joined
-from lightleak.report.kinds.study_trials import Parameter, Search, number_words, parameter_value
+from lightleak.report.kinds.study_trials import Parameter, Search
+from lightleak.report.kinds.study_words import number_words, parameter_value
 from lightleak.report.page import fill, table_of
 
 MOST_BEST = 15
