@@ -106,7 +106,7 @@ def halfway_rows(
         variances = tuple(torch.full_like(layer, noise**2) for layer in observed)
         problem = replace(problem, prior_weight=2 * noise**2)
     hidden = [len(layer) for layer in observed[:-1]]
-    expected = expected_halfway(facts.n_rows, steps, hidden, encoder.width, row_kind(update, encoder), is_raw)
+    expected = expected_halfway(facts.n_rows, steps, hidden, encoder.width, row_kind(update, encoder))
     feasibility = replace(expected, noise=noise)
     found = behind_errors(problem, sent, [observed], [variances], config, seed, feasibility, progress, proves=proves)
     if bool(found.proof.cells.any()):
@@ -118,7 +118,7 @@ def halfway_rows(
 
 
 def expected_halfway(
-    n_rows: int, steps: int, hidden: Sequence[int], encoded_width: int, kind: RowKind = ANY_ROW, is_raw: bool = True
+    n_rows: int, steps: int, hidden: Sequence[int], encoded_width: int, kind: RowKind = ANY_ROW
 ) -> Feasibility:
     """What to expect of a weight update that `is_served`, from sizes alone.
 
@@ -128,13 +128,12 @@ def expected_halfway(
         hidden: units of every hidden layer, the first layer first.
         encoded_width: features of an encoded row.
         kind: of the rows.
-        is_raw: no defense changed it.
 
     >>> [expected_halfway(32, steps, (100, 100), 105).expected for steps in (1, 10)]
     ['exact', 'approximate']
     """
     found = expected_of_shapes(n_rows, hidden, encoded_width, kind)
-    return found if steps == 1 and is_raw else unproven(found, steps, is_raw)
+    return found if steps == 1 else unproven(found, steps)
 
 
 def unproven(expected: Feasibility, steps: int, is_raw: bool = True) -> Feasibility:
