@@ -288,6 +288,27 @@ def test_the_folder_of_a_worker_that_outlives_its_driver_is_waited_for(tmp_path:
         ending.join()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers are not forked from a server")
+def test_ctrl_c_while_the_server_of_the_workers_imports_leaves_no_traceback() -> None:
+    script = """
+import os, signal, threading
+from lightleak.experiments.engine import torch, _context
+threading.Timer(0.2, os.killpg, (os.getpid(), signal.SIGINT)).start()
+try:
+    _context(torch.device("cpu"))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert (found.stdout, found.stderr) == ("interrupted\n", "")
+
+
 @pytest.mark.parametrize(
     ("sent", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
 )

@@ -17,7 +17,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from functools import cache
 from itertools import chain, islice
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from pathlib import Path
@@ -228,9 +230,29 @@ def _context(device: torch.device) -> BaseContext:
     """
     if device.type != "cpu" or sys.platform != "linux":
         return multiprocessing.get_context("spawn")
+    return _server()
+
+
+@cache
+def _server() -> BaseContext:
+    """Start the server, and wait until it has imported."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
+    resource_tracker.ensure_running()  # it lets Ctrl-C through once it runs
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()  # inherits that Ctrl-C waits: while it imports, it would end with a traceback
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    # Ctrl-C meanwhile ends this wait; a worker's pool would be gone when the server came to start the worker.
+    first = context.Process(target=_nothing)
+    first.start()
+    first.join()
     return context
+
+
+def _nothing() -> None:
+    pass
 
 
 def _start(
