@@ -62,7 +62,7 @@ class Bar:
     @property
     def _said(self) -> str:
         done, of = (self.work, self._total) if self._units is None else (self._done, self._units)
-        return f"{done:.0f} of {of:.0f} {self._noun}"
+        return f"{int(done + 1e-6)} of {of:.0f} {self._noun}"  # of shares, the last of which may round
 
     def __enter__(self) -> "Bar":
         if self._live:

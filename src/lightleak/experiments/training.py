@@ -357,16 +357,16 @@ def one_training(
         device: where it trains if they do not say.
         epochs: at most so many.
         callbacks: in this order.
-        report: called with 1 after every epoch.
+        report: called after every batch with the share of an epoch that it is.
         ours: further arguments of the Trainer, which win.
     """
     defaults = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-    at_epoch_end = LambdaCallback(on_train_epoch_end=lambda trainer, module: report(1.0))
+    counted = LambdaCallback(on_train_batch_end=lambda trainer, *_: report(1.0 / trainer.num_training_batches))
     with quiet_lightning():
         trainer = make_trainer(
             settings,
             device,
-            **{**defaults, "max_epochs": epochs, "callbacks": [*callbacks, at_epoch_end], **ours},
+            **{**defaults, "max_epochs": epochs, "callbacks": [*callbacks, counted], **ours},
         )
         with interrupts(trainer):
             yield trainer

@@ -149,14 +149,14 @@ def estimated(
 
 
 def pack_seconds(pack: Pack, folder: Path, device: torch.device, seconds: float) -> float:
-    """Run a pack for about so many seconds and extrapolate the time of the whole pack from its progress."""
+    """Run a pack for about so many seconds after its first report, and extrapolate the time of the whole pack."""
     began = time.perf_counter()
     seen: list[tuple[float, float]] = []
     (folder / "units").mkdir(parents=True, exist_ok=True)
 
     def report(amount: float) -> None:
         seen.append((time.perf_counter() - began, amount))
-        if seen[-1][0] > seconds:
+        if seen[-1][0] - seen[0][0] > seconds:
             raise _EnoughError
 
     try:
@@ -164,6 +164,5 @@ def pack_seconds(pack: Pack, folder: Path, device: torch.device, seconds: float)
             pack.run(folder, device, report)
     except _EnoughError:
         (start, done), (end, _) = seen[0], seen[-1]  # before the first report the pack is also prepared
-        later = sum(amount for _, amount in seen[1:])
-        return start + (pack.cost - done) * ((end - start) / later if later else start / done)
+        return start + (pack.cost - done) * (end - start) / sum(amount for _, amount in seen[1:])
     return time.perf_counter() - began

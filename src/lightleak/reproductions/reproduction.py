@@ -66,7 +66,7 @@ def fit(
         module: what is trained.
         at: where.
         epochs: how long.
-        cost: progress that is reported after every epoch.
+        cost: progress of an epoch, reported in shares.
         callbacks: further callbacks.
         checkpoint: where the training resumes from; without one an interrupted training starts again.
         data: loaders or ``datamodule``, as ``Trainer.fit`` takes them.

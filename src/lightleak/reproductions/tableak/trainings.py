@@ -53,7 +53,7 @@ def accuracy_curve(
         epochs: number of epochs.
         training: root seed and number of the training; network, order of rows and noise depend on them alone.
         at: where it runs.
-        cost: progress that is reported after every epoch.
+        cost: progress of an epoch, reported in shares.
         defense: what acts on the mean gradient of every batch.
     """
     seed, index = training

@@ -128,7 +128,7 @@ class Job(Pack):
 
         Args:
             device: where.
-            report: called after every epoch.
+            report: called with shares of an epoch.
             spill: where captures go that do not fit into memory.
         """
         config, defense = self.config, self.made_defense
