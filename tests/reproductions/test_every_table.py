@@ -73,7 +73,7 @@ def at_a_cost(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Sets what a probe says that one measurement of all cells takes, in seconds."""
 
     def cost(seconds: float) -> None:
-        estimate = type("Estimate", (), {"durations": [seconds]})()
+        estimate = type("Estimate", (), {"durations": [0.99 * seconds, 0.01 * seconds]})()
         monkeypatch.setattr(module, "probe_stages", lambda reproduction, known: [[estimate]])
 
     return cost
@@ -124,6 +124,15 @@ def test_a_table_beyond_its_budget_is_measured_in_part_cheapest_cells_first(
     assert [row.n for row in table.cells] == [0, 5] and all("random" in id for id in attacked)
     assert "all 2 cells takes about 10 min" in table.why and "measured: 1, those" in table.why
     assert "about 10 min" in (tmp_path / "status.html").read_text()
+
+
+def test_a_table_whose_shortest_part_is_beyond_three_budgets_is_not_begun(
+    tmp_path: Path, silent: Console, attacked: list[str], at_a_cost: Any
+) -> None:
+    at_a_cost(120_000.0)
+    table = run_every_table("tableak-made1", tmp_path, HERE, 3.0, console=silent).tables[0]
+    assert attacked == [] and table.state == "not run"
+    assert "about 2000 min" in table.why and "measured: none, as the shortest part takes about 20 min" in table.why
 
 
 def test_no_pack_begins_after_three_budgets(

@@ -105,8 +105,9 @@ def run_table(
 ) -> TableStatus:
     """Run one table within its budget: in whole, or, where one measurement of all cells is beyond it, in part.
 
-    Of a table in part, the cells that take least are measured `FEWEST` times each until the time is up. ``costs`` holds
-    what the attacks of earlier tables were measured to take, and gets those of this one.
+    Of a table in part, the cells that take least are measured `FEWEST` times each until the time is up; none where even
+    the shortest pack, such as a training, would take longer. ``costs`` holds what the attacks of earlier tables were
+    measured to take, and gets those of this one.
     """
     number = f"Table {table.table}" if table.table is not None else f"Figure {table.figure}"
     status = partial(
@@ -123,26 +124,29 @@ def run_table(
         # A GPU attacks many updates in little more time than one: there all are probed.
         times = reproduction.most if engine.device.type == "cuda" and reproduction.repeats == "batches" else 1
         probed = probe_stages(reproduction_of(table, replace(selection, batches=times), engine.device), known=costs)
-        cost = sum(seconds for stage in probed for one in stage for seconds in one.durations) / times
+        each = [[seconds / times for one in stage for seconds in one.durations] for stage in probed]
+        cost, most = sum(map(sum, each)), STRETCH * 60 * budget
         chosen = reproduction.afforded(60 * budget / cost if cost else float(reproduction.most))
         in_part = chosen is None
+        beyond = (
+            f"one measurement of all {len(reproduction.cells)} cells takes about {cost / 60:.0f} min of one core, more "
+            f"than {STRETCH} times the budget of {budget:g}; measured: "
+        )
+        if in_part and each[0] and (least := min(each[0])) > most:
+            raise LightLeakError(f"{beyond}none, as the shortest part takes about {least / 60:.0f} min")
         chosen = chosen or reproduction.measured_times(FEWEST)
         place = folder / table.name
         command = command_of(table.name, chosen)
-        within = _Budget(engine, time.monotonic() + STRETCH * 60 * budget / engine.slots, folder, in_part)
+        within = _Budget(engine, time.monotonic() + most / engine.slots, folder, in_part)
         compared, _ = run_reproduction(table.name, chosen, place, within, command.split(), console.quiet)
     except LightLeakError as error:
         return status(state="not run", why=str(error).partition("\n")[0], seconds=time.monotonic() - began)
     ran = sum(one.ours.n > 0 for one in compared)
-    beyond = (
-        f"one measurement of all {len(compared)} cells takes about {cost / 60:.0f} min of one core, more than "
-        f"{STRETCH} times the budget of {budget:g}; measured: {ran}, those that take least"
-    )
     made = json.loads((place / "environment.json").read_text())
     comparison = json.loads((place / "comparison.json").read_text())
     return status(
         state="run" if ran else "not run",
-        why=beyond if in_part else "" if ran else "; ".join(comparison["notes"]),
+        why=f"{beyond}{ran}, those that take least" if in_part else "" if ran else "; ".join(comparison["notes"]),
         measurements=None if reproduction.most == 1 else len(chosen.seeds) * (chosen.batches or 1),
         counted=reproduction.repeats,
         iterations=chosen.iterations,
