@@ -202,7 +202,10 @@ class Epochs:
     def run(self, folder: Path, device: torch.device, report: Any) -> None:
         assert (folder / "units").is_dir()
         self.clock.steps_run.append(self.epochs)
-        self.clock.now += 3 + 2 * self.epochs
+        self.clock.now += 3
+        for _ in range(4 * self.epochs):
+            self.clock.now += 0.5
+            report(0.25)
 
 
 @pytest.mark.parametrize(
@@ -217,6 +220,13 @@ def test_a_pack_is_measured_by_packs_of_few_steps(
     assert clock.steps_run == ran
     assert (cost.unit, cost.step, cost.steps) == (unit, step, steps)
     assert cost.seconds == unit + steps * step
+
+
+def test_a_pack_that_reports_its_steps_is_measured_by_one(tmp_path: Path, monkeypatch: Any) -> None:
+    clock = Clock(monkeypatch, unit=0.0, step=0.0)
+    cost = probe.measure_pack(lambda n: Epochs(clock, n), 20, torch.device("cpu"), tmp_path, 1.0, reports_steps=True)
+    assert clock.steps_run == [1]
+    assert (cost.unit, cost.step, cost.steps) == (3, 2, 20)
 
 
 def test_the_growth_of_the_process_is_its_peak_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

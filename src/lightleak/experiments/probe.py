@@ -191,7 +191,14 @@ def _of_one_step(unit: Unit, stage: str | None) -> Unit:
     return replace(unit, options={**unit.options, **limited})
 
 
-def measure_pack(make: Callable[[int], Pack], steps: int, device: torch.device, folder: Path, seconds: float) -> Cost:
+def measure_pack(
+    make: Callable[[int], Pack],
+    steps: int,
+    device: torch.device,
+    folder: Path,
+    seconds: float,
+    reports_steps: bool = False,
+) -> Cost:
     """What a pack takes whose work has steps, such as the epochs of its training, from packs of few steps.
 
     Args:
@@ -200,19 +207,27 @@ def measure_pack(make: Callable[[int], Pack], steps: int, device: torch.device, 
         device: where it runs.
         folder: a run folder with what the pack needs; one that may be thrown away.
         seconds: about what to spend; at least one pack is run.
+        reports_steps: the progress of a pack is its steps, in shares, so that one step tells what others will take.
     """
+    seen: list[tuple[float, float]] = []
 
     def run(number: int) -> float:
         shutil.rmtree(folder / "units", ignore_errors=True)
         (folder / "units").mkdir(parents=True)
-        return _timed(lambda: make(number).run(folder, device, lambda _: None), device)
+        seen.clear()
+        return _timed(
+            lambda: make(number).run(folder, device, lambda done: seen.append((time.perf_counter(), done))), device
+        )
 
     with one_thread(), peak_memory(device) as peak:
         base = run(1)
         if base < seconds:
             base = run(1)  # what is loaded and allocated once is not counted
-        more = min(GROWTH, steps - 1)
-        of_step = max(0.0, run(1 + more) - base) / more if more > 0 else 0.0
+        if reports_steps and len(seen) > 1:
+            of_step = (seen[-1][0] - seen[0][0]) / sum(done for _, done in seen[1:])
+        else:
+            more = min(GROWTH, steps - 1)
+            of_step = max(0.0, run(1 + more) - base) / more if more > 0 else 0.0
     return Cost(max(0.0, base - of_step), of_step, steps, peak())
 
 

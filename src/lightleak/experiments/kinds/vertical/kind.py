@@ -132,9 +132,8 @@ def _probe(config: VerticalConfig, jobs: Sequence[Job], device: torch.device, se
     found, attacked = [], len(config.epochs_attacked)
     for attacks, members in alike.items():
         with TemporaryDirectory() as folder, quiet_lightning():
-            cost = measure_pack(
-                members[0].shortened, config.training.epochs, device, Path(folder), seconds / len(alike)
-            )
+            share = seconds / len(alike)
+            cost = measure_pack(members[0].shortened, config.training.epochs, device, Path(folder), share, True)
         cost = replace(cost, unit=cost.unit * attacked)
         name = members[0].who
         adversaries = " and ".join(dict.fromkeys(adversary for _, adversary in attacks))
