@@ -8,6 +8,7 @@ import pytest
 
 from lightleak.core.errors import UsageError
 from lightleak.core.people import (
+    ALL_ATTACKS,
     CSV_COLUMNS,
     CSV_FILE,
     Group,
@@ -121,6 +122,21 @@ def test_people_of_one_run_alone_are_left_out() -> None:
     assert (change.n, change.stay_proven, change.only_before, change.only_after) == (2, 1, 2, 0)
     (change,) = compare_people(people().iloc[2:], people())
     assert (change.n, change.only_before, change.only_after) == (2, 0, 2)
+
+
+def test_all_attacks_together_are_compared_where_every_one_was_run() -> None:
+    both = pd.concat(
+        [
+            people(verdict=["not recovered"] * 4),
+            people(attack="audit_max", verdict=["recovered", "not recovered", "proven", "proven"]).iloc[:3],
+            people(attack="random", verdict=["recovered"] * 4),
+        ]
+    )
+    alone, together = compare_people(people(), both, guesses=["random"])
+    assert (alone.attack, alone.n, alone.become_safe) == ("exact", 4, 3)
+    assert (together.attack, together.n, together.only_before) == (ALL_ATTACKS, 3, 1)
+    assert (together.become_safe, together.stay_proven) == (1, 1)
+    assert together.from_to["proven -> recovered"] == 1
 
 
 def test_every_person_of_both_runs_has_a_line_with_both_verdicts() -> None:

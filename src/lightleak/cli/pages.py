@@ -69,13 +69,13 @@ def compare_runs(before: Path, after: Path, console: Console, file: Path | None 
     people = load_people(before), load_people(after)
     heads = ("attack", "people", "stay proven", "become safe", "newly proven", "in DIR only", "in OTHER only")
     grid = Table(*heads, header_style="bold")
-    changes = compare_people(*people)
+    changes = compare_people(*people, BASELINES)
     for one in changes:
         counts = (one.n, one.stay_proven, one.become_safe, one.newly_proven, one.only_before, one.only_after)
         grid.add_row(escape(one.attack), *(f"{count:,}" for count in counts))
     console.print(grid)
     console.print("people: in updates of both; safe: neither proven nor recovered in OTHER", soft_wrap=True)
-    if {one.attack for one in changes} <= {*PROOFS, *BASELINES} and any(one.become_safe for one in changes):
+    if {*people[1]["attack"]} <= {*PROOFS, *BASELINES} and any(one.become_safe for one in changes):
         console.print(f"safe from these attacks alone: {PROOFS_ALONE}", soft_wrap=True)
     if file is not None:
         from lightleak.core.stored import write_whole

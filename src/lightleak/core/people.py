@@ -12,7 +12,7 @@ Synthetic Data, PoPETs 2023, Sec. 3 and 4).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -467,12 +467,44 @@ def changed_people(before: "pd.DataFrame", after: "pd.DataFrame") -> "pd.DataFra
     return joined[["attack", "person", "row", *facts, *named]].rename(columns=named)
 
 
-def compare_people(before: "pd.DataFrame", after: "pd.DataFrame") -> list[Change]:
-    """Count what became of the people of one run in another, by attack of both; see `changed_people`."""
+ALL_ATTACKS = "all attacks together"
+"""Attack of a `Change` of the people whom every attack of their run met."""
+
+
+def compare_people(before: "pd.DataFrame", after: "pd.DataFrame", guesses: Collection[str] = ()) -> list[Change]:
+    """Count what became of the people of one run in another, by attack of both, and all together where there are more.
+
+    Of all attacks together the one counts that got most of a person, whom every attack met: an attack that was run on a
+    sample of the updates says nothing of the others.
+
+    Args:
+        before: see `changed_people`.
+        after: likewise.
+        guesses: attacks that read no update, which do not count among all.
+    """
+    import pandas as pd  # heavy, and only this needs it
+
+    runs = [before, after]
+    attacking = [run[~run["attack"].isin(guesses)] for run in runs]
+    if any(run["attack"].nunique() > 1 for run in attacking):
+        runs = [pd.concat([run, _together(of)], ignore_index=True) for run, of in zip(runs, attacking, strict=True)]
     verdicts, found = get_args(Verdict), []
-    for attack, of in changed_people(before, after).groupby("attack", sort=False):
-        alone = [int((run["attack"] == attack).sum()) - len(of) for run in (before, after)]
+    for attack, of in changed_people(*runs).groupby("attack", sort=False):
+        alone = [int((run["attack"] == attack).sum()) - len(of) for run in runs]
         pairs = Counter(zip(of["before"], of["after"], strict=True))
         from_to = {f"{one} -> {other}": pairs[one, other] for one in verdicts for other in verdicts}
         found.append(Change(str(attack), len(of), alone[0], alone[1], from_to))
     return found
+
+
+def _together(people: "pd.DataFrame") -> "pd.DataFrame":
+    """A line for everybody whom every attack met, with the verdict of the one that got most."""
+    ranked = people.assign(rank=people["verdict"].map({one: i for i, one in enumerate(get_args(Verdict))}))
+    met = ranked.groupby("person")["attack"].transform("nunique") == people["attack"].nunique()
+    return (
+        ranked[met]
+        .sort_values("rank")
+        .groupby("person", as_index=False)
+        .first()
+        .assign(attack=ALL_ATTACKS)[[*people.columns]]
+    )

@@ -203,6 +203,7 @@ class ClientRow(Row):
         "categorical_accuracy": SHARE,
         "numerical_accuracy": SHARE,
         "exact_match_rate": SHARE,
+        "close_match_rate": SHARE,
         "rmse": POSITIVE,
         "top25_categorical": SHARE,
         "bottom25_categorical": SHARE,

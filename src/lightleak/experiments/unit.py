@@ -127,7 +127,14 @@ def kept_cells(redact: object, raw_csv: bool = False) -> Kept:
     return "marks" if redact else "raw" if raw_csv else "values"
 
 
-SCORES = ("cell_accuracy", "categorical_accuracy", "numerical_accuracy", "exact_match_rate", "rmse")
+SCORES = (
+    "cell_accuracy",
+    "categorical_accuracy",
+    "numerical_accuracy",
+    "exact_match_rate",
+    "close_match_rate",
+    "rmse",
+)
 """Columns every row has, empty where there is no truth to score against."""
 
 

@@ -77,7 +77,9 @@ def score(
     Returns:
         Floats, NaN where the table has no such columns or the attack no entropy:
 
-        * ``cell_accuracy``, ``categorical_accuracy``, ``numerical_accuracy``, ``exact_match_rate``: fractions;
+        * ``cell_accuracy``, ``categorical_accuracy``, ``numerical_accuracy``: fractions;
+        * ``exact_match_rate``, ``close_match_rate``: fractions of the rows, numbers to the last digit or within the
+          tolerance of TabLeak's Eq. 6;
         * ``top25_categorical``, ``bottom25_categorical``, ``top25_numerical``, ``bottom25_numerical``: fractions;
         * ``rmse``: in standard deviations;
         * ``mean_entropy_categorical`` (normalized, in [0, 1]) and ``mean_entropy_numerical`` (nats, of the number in
@@ -98,6 +100,7 @@ def score(
         "categorical_accuracy": fraction(hits["categorical"]),
         "numerical_accuracy": fraction(hits["numerical"]),
         "exact_match_rate": fraction(batch.equal.all(-1)),
+        "close_match_rate": fraction(batch.hits.all(-1)),
         "rmse": mean_column_rmse(batch.errors / batch.deviation),
     }
     for kind in hits:

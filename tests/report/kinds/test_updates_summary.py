@@ -1,5 +1,6 @@
 """The first page of attacks on updates: who is at risk, which defense helps, what it costs, what was not tested."""
 
+import json
 import re
 import shlex
 from collections.abc import Callable
@@ -234,6 +235,34 @@ def test_nothing_is_concluded_about_a_defense_from_less_than_the_published_budge
     found = summary(first, defended(first))
     assert NOTHING_FOLLOWS in found.facts["Limits"]
     assert found.defenses.strip().startswith("No conclusion is drawn:") and "helps" not in found.defenses
+
+
+SHARES = ("cell_accuracy", "close_match_rate", "exact_match_rate")
+
+
+def test_a_defense_is_judged_where_every_attack_was_run(plain, defended, summary) -> None:
+    """Weak noise that takes proofs away, and an attack on a third of the updates that recovers all rows behind it."""
+    every, options = dict.fromkeys(SHARES, 1.0), {"chains": 192, "sweeps": 15}
+    first = plain(attacks=("tableak", "audit_max", "random"))
+    noised, rows = defended(first), {}
+    for folder, shares, sampled in ((first, every, range(0)), (noised, dict.fromkeys(every, 0.1), range(2))):
+        raw = json.loads((folder / "results.json").read_text())
+        for row in raw["rows"]:
+            row |= {"audit_max": {"attack": "exact", "options": options, **shares}, "tableak": every}.get(
+                row["attack"], {}
+            )
+        raw["rows"] = [row for row in raw["rows"] if row["attack"] != "tableak" or row["batch_index"] in sampled]
+        (folder / "results.json").write_text(json.dumps(raw))
+        rows[folder] = raw["rows"]
+    said = summary(first, noised)
+    assert "Gaussian noise 0.01 does not help measurably: records at risk go from 100 to 100 of 100" in said.defenses
+
+    alone = {"schema_version": 1, "rows": [row for row in rows[noised] if row["attack"] != "tableak"]}
+    (noised / "results.json").write_text(json.dumps(alone))
+    said = summary(first, noised)
+    assert said.defenses.strip().startswith("No conclusion is drawn:")
+    assert "lightleak audit noisy/config.yaml --attacks.audit_max '{}' --output noisy-more" in said.defenses
+    assert "lightleak report plain noisy-more" in said.defenses
 
 
 def test_an_attack_below_guessing_is_seen_to_be(plain, rewritten, summary) -> None:

@@ -218,7 +218,7 @@ def test_a_defense_is_judged_by_people(covered, outline, tmp_path: Path) -> None
         row |= {"defense": "gaussian_noise", "defense_strength": 0.01}
     (second / "results.json").write_text(json.dumps(raw))
     text = outline(build_report([first, second], tmp_path / "both.html").read_text()).text
-    assert "people proven go from 684 of 720 to 12 of 720" in text
+    assert "people proven or recovered go from 705 of 720 to 12 of 720" in text
 
 
 def test_a_page_of_many_people_fits_a_desk_a_phone_and_paper(covered, browser) -> None:

@@ -79,6 +79,8 @@ def test_means_say_who_with_what_knowledge_in_what_time(outline) -> None:
     assert ["Exact inversion", "; ".join((KNOWS["restored_labels"], KNOWS["column_bounds"])), "2.00 s"] in rows
     assert ["Guessing", KNOWS["marginals"], "0.50 s"] in rows
     assert ["TabLeak", "Knows all.", "–"] in rows
+    of_four = drawn(replace(EXACT, n_clients=4))
+    assert "It sees the mean of what 4 participants send." in of_four and SEES["update"] not in of_four
 
 
 def test_the_checklist_answers_what_a_run_can_and_leaves_the_rest_to_the_controller() -> None:
@@ -95,6 +97,9 @@ def test_the_checklist_answers_what_a_run_can_and_leaves_the_rest_to_the_control
     words = "1.50 s of processor time for all 1 attacks together, and at most 0.7 GB of memory"
     assert exported(drawn(timed))[asks] == words
     assert {found[one.asks] for one in questions if one.answer is None} == {CONTROLLER}
+    plain = exported(drawn(replace(EXACT, epsilon=None, delta=None, defense=None)))
+    said = {one.answer: plain[one.asks] for one in questions if one.answer}
+    assert (said["epsilon"], said["defense_tested"]) == ("None: no defense", "No defense")
 
 
 def test_every_kind_of_source_is_named() -> None:

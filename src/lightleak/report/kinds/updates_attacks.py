@@ -66,6 +66,7 @@ _COLUMNS: tuple[Column[UpdateGroup], ...] = (
     Column("Over guessing, points (95% interval)", lambda group: fmt.with_interval(group.leakage, fmt.points)),
     Column("Categories", lambda group: group.share("categorical_accuracy")),
     Column("Numbers", lambda group: group.share("numerical_accuracy")),
+    Column("Whole rows", lambda group: group.share("close_match_rate"), optional=True),
     Column("Whole rows exact", lambda group: group.share("exact_match_rate")),
     Column("Rows proven", lambda group: group.share("certified_share"), optional=True),
     Column("Wrong labels", lambda group: group.share("label_count_error"), optional=True),

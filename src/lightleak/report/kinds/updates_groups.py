@@ -14,8 +14,8 @@ from lightleak.report.read import Run
 BASELINE = "random"
 """The attack that guesses from one-way marginals and never reads the update."""
 
-AT_RISK = ("exact_match_rate", "certified_digits_share")
-"""Metrics of which the higher one says what share of an update's rows is at risk."""
+RECOVERED, PROVEN = ("close_match_rate", "exact_match_rate"), "certified_digits_share"
+"""Metrics of which the highest one says what share of an update's rows is at risk; older runs lack the first."""
 
 LARGEST_SHORTFALL = 2
 """A ranked attack needs at least 1/2 of the rows of the best-measured one: few rows give high means by chance."""
@@ -122,18 +122,21 @@ class Exposure:
     """What all attacks of a run together got out of updates of one size, sent at one moment.
 
     Of each update the attack counts that got most from it. Who has no truth to compare with cannot choose better, so
-    this is an upper end of what these attacks can do, and no attack is picked after the fact.
+    this is an upper end of what these attacks can do, and no attack is picked after the fact. Attacks that were run on
+    a sample of the updates count there alone (`sample`): a mean over all would hide what they found.
 
     Attributes:
         run: whose.
         batch_size: rows behind an update (`UpdateRow.size`).
         moment: when the updates were sent.
         rows: of all attacks, guessing apart.
-        at_risk: share of an update's rows that came back with every value right, or certified whole, by update.
+        at_risk: share of an update's rows that came back right in every value (numbers within the tolerance of
+            TabLeak's Eq. 6), or certified whole, by update.
         cells: share of values recovered, by update; empty where the truth is unknown.
         certified: share of an update's rows that is certified with its numbers; None where no attack certifies.
         guess: share of values that guessing gets right; None where it was not measured.
         guessed_rows: share of rows that guessing gets right in every value.
+        sample: the same of the updates that every attack was run on, where some were run on more.
     """
 
     run: Run = field(repr=False)
@@ -145,6 +148,7 @@ class Exposure:
     certified: Estimate | None
     guess: Estimate | None
     guessed_rows: Estimate | None
+    sample: "Exposure | None" = None
 
     @property
     def n(self) -> int:
@@ -182,21 +186,48 @@ class Exposure:
         """By how much is at risk: share of records, share of single values, number of records."""
         return self.risk().mean, self.values.mean if self.values else 0.0, self.batch_size or 0
 
+    @property
+    def worse(self) -> "Exposure":
+        """The sample where it measurably shows more at risk, else all updates."""
+        one = self.sample
+        pairs = ((one.risk(), self.risk()), (one.values, self.values)) if one else ()
+        is_more = any(own and other and own.low is not None and own.low > other.mean for own, other in pairs)
+        return one if one and is_more else self
+
 
 def exposures(run: Run) -> tuple[Exposure, ...]:
     """Return every size and moment of a run, updates sent before training first, then by size."""
     found = []
     for (moment, size), rows in by_key(run.of(UpdateRow), lambda row: (moment_of(row), row.size)).items():
-        attacking = tuple(row for row in rows if row.attack != BASELINE)
-        guessing = [row for row in rows if row.attack == BASELINE]
-        if at_risk := _highest(attacking, *AT_RISK):
-            cells = _highest(attacking, "cell_accuracy")
-            means = (
-                bounded(_highest(some, name).values())
-                for some, name in ((attacking, AT_RISK[1]), (guessing, "cell_accuracy"), (guessing, AT_RISK[0]))
-            )
-            found.append(Exposure(run, size, moment, attacking, at_risk, cells, *means))
-    return tuple(sorted(found, key=lambda one: (one.moment == "during training", one.batch_size or 0)))
+        updates = {
+            attack: {update_of(row) for row in of}
+            for attack, of in by_key(rows, lambda row: row.attack).items()
+            if attack != BASELINE
+        }
+        if not updates:
+            continue
+        every, shared = set.union(*updates.values()), set.intersection(*updates.values())
+        whole = _exposure(run, size, moment, [row for row in rows if updates.get(row.attack, every) == every])
+        part = _exposure(run, size, moment, [row for row in rows if update_of(row) in shared])
+        if whole is None or part is None or shared == every:
+            found.append(_exposure(run, size, moment, rows))
+        else:
+            found.append(replace(whole, sample=part))
+    known = (one for one in found if one is not None)
+    return tuple(sorted(known, key=lambda one: (one.moment == "during training", one.batch_size or 0)))
+
+
+def _exposure(run: Run, size: int | None, moment: Moment, rows: Sequence[UpdateRow]) -> Exposure | None:
+    attacking = tuple(row for row in rows if row.attack != BASELINE)
+    guessing = [row for row in rows if row.attack == BASELINE]
+    at_risk, cells = _highest(attacking, *RECOVERED, PROVEN), _highest(attacking, "cell_accuracy")
+    if not at_risk:
+        return None
+    certified, guess, guessed = (
+        bounded(_highest(some, *names).values())
+        for some, names in ((attacking, (PROVEN,)), (guessing, ("cell_accuracy",)), (guessing, RECOVERED))
+    )
+    return Exposure(run, size, moment, attacking, at_risk, cells, certified, guess, guessed)
 
 
 def _highest(rows: Iterable[UpdateRow], *names: str) -> Values:

@@ -25,7 +25,7 @@ from lightleak.report.sections.means import roles
 from lightleak.report.sections.people import people_figure, risk_lines, strongest, worst_group
 from lightleak.report.sections.subject import left_out
 from lightleak.report.sections.summary import MOST_RUNS, RiskLine, first_page, of_hundred_cell, risks_table
-from lightleak.report.sections.tested import Findings
+from lightleak.report.sections.tested import NOT_TESTED, Findings
 
 MOST_BARS = 6
 """Bars of the picture; with more, each run has one, for its worst situation."""
@@ -49,11 +49,13 @@ def summary_section(runs: Sequence[Run], best: UpdateGroup | None = None, helped
         return first_page((words("nothing", unknown),), [("What would help", helped)], rows)
     reference, people = found[0], strongest(found[0].run)
     shown = _shown(found)
-    compared = budget(rows).is_weak, _best(found), _people_of(found), _further(reference.run)
+    judged = found[1:] if found[1:] and reference.is_undefended else found
+    caution = next((said for one in judged if (said := _caution(one))), "")
+    compared = bool(caution), _best(found), _people_of(found), {one.run.name: _further(one.run) for one in found}
     facts = [
         ("Most exposed", _worst_of(people) if people else words("worst", reference.worst, _columns(best))),
         ("What would help", helped + (words("help", found, shown, *compared) if shown or not helped else "")),
-        ("Limits", words("limits", budget(rows).caution, unknown)),
+        ("Limits", words("limits", caution, unknown)),
     ]
     if people:
         who = roles(rows) or "whoever reads the updates"
@@ -98,7 +100,9 @@ def findings(runs: Sequence[Run]) -> tuple[Findings, dict[str, str]]:
         results["attribute_inference"] = words("attribute_inference", worst, people)
     risks = risk_lines(people) if people else _risks(line)
     names = ("singling_out", "linkage", "inference")
-    known: dict[str, str] = {name: words("risk", risk) for name, risk in zip(names, risks, strict=True) if risk.attack}
+    known: dict[str, str] = {
+        name: words("risk", risk) if risk.attack else NOT_TESTED for name, risk in zip(names, risks, strict=True)
+    }
     whole = risks[0]
     known |= {
         "direct": results["reconstruction"],
@@ -114,7 +118,7 @@ def findings(runs: Sequence[Run]) -> tuple[Findings, dict[str, str]]:
 
 
 def _further(run: Run) -> str:
-    """Flags of a run that is to be compared with one of `PROOFS` alone, from which nothing would follow under noise."""
+    """Flags with which a run goes beyond `PROOFS` alone, from which nothing follows under noise."""
     attacks = {row.attack for row in run.rows} - {NONE, *BASELINES}
     if attacks != {"exact"}:
         return ""
@@ -136,11 +140,14 @@ def _best(found: Sequence[Measured]) -> tuple[Measured | None, int]:
     return best and best[0], len(known)
 
 
+def _caution(one: Measured) -> str:
+    """Why nothing follows from what the attacks of a run did not recover; they stand for no other run's."""
+    return budget(row for line in one.lines for row in line.exposure.rows).caution
+
+
 def _people_of(found: Sequence[Measured]) -> dict[str, People]:
-    """What the same attack revealed of every person, by title of the run; the reference has it, too."""
-    first = strongest(found[0].run)
-    attack = first.attack if first else ""
-    return {one.title: people for one in found for people in one.run.people if people.attack == attack}
+    """What the strongest attack of every run revealed of every person, by title of the run."""
+    return {one.title: people for one in found if (people := strongest(one.run))}
 
 
 def _worst_of(people: People) -> str:

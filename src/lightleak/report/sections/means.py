@@ -5,7 +5,7 @@ from typing import Any
 
 from lightleak.core.grouping import by_key
 from lightleak.core.results import NONE, Row
-from lightleak.core.threat_model import Does, Knows, Sees, Threat, Who
+from lightleak.core.threat_model import Does, Knows, Sees, Who
 from lightleak.report.blocks import Column, Table
 from lightleak.report.format import DASH, capital, duration, listed, of_a_number
 from lightleak.report.intervals import estimate
@@ -72,7 +72,7 @@ def means_table(rows: Iterable[Row], unit: str, title: Callable[[Any], str]) -> 
         title: name of a row's attack.
     """
     attacks = [row for row in rows if row.attack != NONE]
-    by_role = by_key(attacks, lambda row: _role(row.threat))
+    by_role = by_key(attacks, _role)
     columns: list[Column[Sequence[Row]]] = [
         Column("Attack", lambda same: title(same[0])),
         Column("Has to know", _knowledge, css="words"),
@@ -112,11 +112,22 @@ def facts_of(rows: Iterable[Row], field: str, names: Mapping[Any, str]) -> str:
     return "; ".join(names[one] for one in found if one in names)
 
 
-def _role(threat: Threat | None) -> str:
-    if threat is None:
+def seen(rows: Iterable[Row]) -> str:
+    """Return what the attackers see, each once; empty of earlier files."""
+    return "; ".join(dict.fromkeys(words for row in rows for words in _seen(row)))
+
+
+def _seen(row: Row) -> list[str]:
+    clients = getattr(row, "n_clients", None) or 1
+    update = SEES["update"] if clients == 1 else f"the mean of what {clients} participants send"
+    return [update if one == "update" else SEES[one] for one in row.threat.sees] if row.threat else []
+
+
+def _role(row: Row) -> str:
+    if row.threat is None:
         return EARLIER
-    who, helpers = capital(WHO[threat.who]), HELPERS[threat.who]
-    return f"{who}. {helpers} It sees {listed(SEES[one] for one in threat.sees) or 'nothing'}." if helpers else who
+    who, helpers = capital(WHO[row.threat.who]), HELPERS[row.threat.who]
+    return f"{who}. {helpers} It sees {listed(_seen(row)) or 'nothing'}." if helpers else who
 
 
 def _assumed(title: Callable[[Any], str]) -> Callable[[Row], tuple[object, ...]]:

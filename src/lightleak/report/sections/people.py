@@ -12,8 +12,17 @@ from lightleak.report.charts import (
     line_figure,
     series_style,
 )
-from lightleak.report.format import DASH, attack_title, count, counted, duration, joined, of_hundred
-from lightleak.report.intervals import Estimate, proportion
+from lightleak.report.format import (
+    DASH,
+    attack_title,
+    count,
+    counted,
+    duration,
+    joined,
+    of_hundred,
+    points,
+)
+from lightleak.report.intervals import Estimate, difference, proportion
 from lightleak.report.page import figures, fill, table_of
 from lightleak.report.plot.axis import axis
 from lightleak.report.plot.chart import Line, Plot, Rule, draw
@@ -170,6 +179,9 @@ def _risks_table(people: People) -> Table:
         Column("By attack", lambda line: _measured(line.attack)),
         Column("Control: not in the training", lambda line: _measured(line.control)),
         Column("Baseline: no update", lambda line: _measured(line.baseline)),
+        Column(
+            "Attack over baseline, points", lambda line: interval_cell(difference(line.attack, line.baseline), points)
+        ),
     ]
     return table_of("The three risks, with sample sizes", columns, [("", risk_lines(people))], css="risk stack")
 

@@ -20,7 +20,7 @@ from lightleak.report.budget import budget
 from lightleak.report.format import attack_title, capital, defense_title, duration
 from lightleak.report.page import cells_table, fill
 from lightleak.report.read import Run
-from lightleak.report.sections.means import KNOWS, SEES, facts_of, means_table, memory_words, most_memory, roles
+from lightleak.report.sections.means import KNOWS, facts_of, means_table, memory_words, most_memory, roles, seen
 
 FILE_NAME = "checklist.json"
 NOT_TESTED = "Not tested"
@@ -155,19 +155,21 @@ def _answers(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, str]:
         f"LightLeak {version}" for run in runs if (version := (run.environment.get("packages") or {}).get("lightleak"))
     )
     epsilon = "; ".join(f"epsilon {value:.3g}" for value in numbers["epsilon"])
+    if rows and not defenses:
+        epsilon = "None: no defense"
     found = {
         "who": capital(roles(attacks)),
-        "sees": capital(facts_of(attacks, "sees", SEES)),
+        "sees": capital(seen(attacks)),
         "knows": capital(facts_of(attacks, "knows", KNOWS)),
         "cost": _cost(attacks),
         "defense": ("; ".join(defenses) or "No defense") if rows else "",
-        "defense_tested": f"Attacked under {'; '.join(defenses)}" if defenses and attacks else "",
+        "defense_tested": (f"Attacked under {'; '.join(defenses)}" if defenses else "No defense") if attacks else "",
         "budget": budget(rows).sentence,
         "recorded": "; ".join(["Settings, seeds and options at the end of this report", *versions]) if rows else "",
         "epsilon": epsilon and "; ".join([epsilon, *(f"delta {value:g}" for value in numbers["delta"])]),
-        "composition": f"{capital(epsilon)} is that of all steps of the training" if epsilon else "",
+        "composition": f"{capital(epsilon)} is that of all steps of the training" if numbers["epsilon"] else "",
         "open_model": NOT_TESTED if attacks and "model_inversion" not in aims_in(attacks) else "",
-        "privacy_unit": "One record. A person with several records is protected less" if epsilon else "",
+        "privacy_unit": "One record. A person with several records is protected less" if numbers["epsilon"] else "",
     }
     return {name: words for name, words in found.items() if words}
 
