@@ -133,7 +133,8 @@ class Exposure:
         at_risk: share of an update's rows that came back right in every value (numbers within the tolerance of
             TabLeak's Eq. 6), or certified whole, by update.
         cells: share of values recovered, by update; empty where the truth is unknown.
-        certified: share of an update's rows that is certified with its numbers; None where no attack certifies.
+        certified: share of an update's rows that is certified with its numbers, by update; empty where no attack
+            certifies.
         guess: share of values that guessing gets right; None where it was not measured.
         guessed_rows: share of rows that guessing gets right in every value.
         sample: the same of the updates that every attack was run on, where some were run on more.
@@ -145,7 +146,7 @@ class Exposure:
     rows: tuple[UpdateRow, ...] = field(repr=False)
     at_risk: Values = field(repr=False)
     cells: Values = field(repr=False)
-    certified: Estimate | None
+    certified: Values = field(repr=False)
     guess: Estimate | None
     guessed_rows: Estimate | None
     sample: "Exposure | None" = None
@@ -223,11 +224,8 @@ def _exposure(run: Run, size: int | None, moment: Moment, rows: Sequence[UpdateR
     at_risk, cells = _highest(attacking, *RECOVERED, PROVEN), _highest(attacking, "cell_accuracy")
     if not at_risk:
         return None
-    certified, guess, guessed = (
-        bounded(_highest(some, *names).values())
-        for some, names in ((attacking, (PROVEN,)), (guessing, ("cell_accuracy",)), (guessing, RECOVERED))
-    )
-    return Exposure(run, size, moment, attacking, at_risk, cells, certified, guess, guessed)
+    guess, guessed = (bounded(_highest(guessing, *names).values()) for names in (("cell_accuracy",), RECOVERED))
+    return Exposure(run, size, moment, attacking, at_risk, cells, _highest(attacking, PROVEN), guess, guessed)
 
 
 def _highest(rows: Iterable[UpdateRow], *names: str) -> Values:

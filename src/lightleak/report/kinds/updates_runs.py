@@ -12,7 +12,7 @@ from lightleak.core.records import json_field, read_record
 from lightleak.core.results import Row, UpdateRow, flat
 from lightleak.report.compare import fixed
 from lightleak.report.format import EQUAL, LESS, MORE, defense_title, sign_of
-from lightleak.report.intervals import ENOUGH_PAIRS, Estimate, difference, estimate, proportion, subtracted
+from lightleak.report.intervals import ENOUGH_PAIRS, Estimate, bounded, difference, estimate, proportion, subtracted
 from lightleak.report.kinds.updates_groups import Exposure, UpdateGroup, compare, exposures, update_of
 from lightleak.report.kinds.updates_words import FIXED, Moment, moment_of
 from lightleak.report.read import Run, load_cells
@@ -168,6 +168,11 @@ class Line:
     def risk(self) -> Estimate:
         """Share of records at risk; intervals of all situations of a run hold at once."""
         return self.exposure.risk(self.situations)
+
+    @property
+    def proven(self) -> Estimate | None:
+        """Share of records proven, with the same allowance; None where no attack certifies."""
+        return bounded(self.exposure.certified.values(), comparisons=self.situations)
 
     @property
     def has_too_few_pairs(self) -> bool:

@@ -198,7 +198,7 @@ _RISKS: tuple[Column[Line], ...] = (
         lambda line: Cell(f"{line.exposure.about}{line.exposure.batch_size or 'unknown'}", (words("situation", line),)),
     ),
     Column("Records at risk, of 100", lambda x: of_hundred_cell(x.risk, x.effect.rows if x.effect else None)),
-    Column("Proven, of 100", lambda line: of_hundred_cell(line.exposure.certified)),
+    Column("Proven, of 100", lambda line: of_hundred_cell(line.proven)),
     Column(
         "Values recovered, of 100", lambda x: of_hundred_cell(x.exposure.values, x.effect.values if x.effect else None)
     ),
