@@ -29,6 +29,12 @@ def test_defaults_are_those_of_the_classes(tmp_path: Path) -> None:
     assert config.attacks == {"tableak": {}, "audit_max": {}, "random": {}}
 
 
+def test_the_first_rounds_are_captured_by_their_number() -> None:
+    config = parse_config(MINIMAL, {"capture.rounds": 3})
+    assert config.capture.epochs == (0, 1, 2)
+    assert parse_config(config.to_dict()) == config
+
+
 def test_dotted_overrides_win_over_the_file(tmp_path: Path) -> None:
     text = "{data: {name: fair}, training: {epochs: 9, batch_size: 4}, attacks: {tableak: {steps: 7}}}"
     path = written(tmp_path, text)

@@ -143,6 +143,7 @@ class CaptureConfig(Section):
 
     Attributes:
         epochs: epochs, or rounds under FedAvg (0-based), at which updates are recorded; none: nothing is.
+        rounds: the first so many epochs or rounds, in place of ``epochs``.
         per_epoch: updates recorded in each, from its first batch (or its first client) on.
         coverage: ``first`` records ``per_epoch`` updates of each; ``epoch`` (FedSGD) every batch of these epochs, a
             smaller last one too, and ``rounds`` (FedAvg) every update of these rounds. With the latter two, results
@@ -158,10 +159,16 @@ class CaptureConfig(Section):
     section = "capture"
 
     epochs: tuple[int, ...] = bounded((0, 1), ge=0)
+    rounds: int | None = bounded(None, ge=1)
     per_epoch: int = bounded(2, ge=1)
     coverage: Coverage = "first"
     sample: dict[str, int] = field(default_factory=dict)
     at: Literal["raw", "clipped", "noised"] = "raw"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rounds is not None:
+            object.__setattr__(self, "epochs", tuple(range(self.rounds)))
 
     @property
     def is_whole(self) -> bool:
