@@ -40,7 +40,7 @@ TABLES = {
     for one in (
         table("tableak-made1", cell("tableak", 2, **SHORT), cell("random", 2)),
         table("tableak-made2", cell("tableak", 2, **SHORT), cell("random", 3)),
-        table("tableak-missing", cell("random", 2, dataset="health-heritage")),
+        table("tableak-missing", cell("random", 2, dataset="mimic_iv")),
     )
 }
 
@@ -89,7 +89,7 @@ def test_every_table_is_run_once_and_shares_its_attacks(
     assert [row.n for row in first.cells] == [6, 6] == [row.n for row in second.cells]
     assert sorted(attacked) == sorted(set(attacked)) and len(attacked) == 18  # 2 cells, then only the other baseline
     assert first.cells[0].value == second.cells[0].value
-    assert missing.state == "not run" and "$LIGHTLEAK_DATA_DIR/health-heritage" in missing.why
+    assert missing.state == "not run" and "$LIGHTLEAK_DATA_DIR/mimic_iv" in missing.why
     assert str(data_root()) not in (tmp_path / "status.json").read_text()  # nothing of this machine in what is shown
     assert Status.load(tmp_path / "status.json") == status
     assert "Made tableak-made1" in (tmp_path / "status.html").read_text()

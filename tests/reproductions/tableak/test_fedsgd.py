@@ -16,6 +16,7 @@ from lightleak.experiments.config import DataConfig
 from lightleak.experiments.experiment import target_name
 from lightleak.reproductions.paper.values import PaperCell, load_paper_table, paper_tables
 from lightleak.reproductions.reproduce import reproduction_of
+from lightleak.reproductions.reproduction import MADE_ROWS, options_at_hand
 from lightleak.reproductions.settings import Selection, setting_name
 from lightleak.reproductions.tableak.fedsgd import (
     SYNTHETIC_C5,
@@ -171,13 +172,27 @@ def test_the_wide_synthetic_table_has_the_width_of_the_paper() -> None:
 def test_a_table_that_is_missing_leaves_the_other_cells_to_be_run(name: str, tmp_path: Path) -> None:
     made = reproduction_of(load_paper_table(name), Selection(data_folder=str(tmp_path)), CPU)
     assert {cell.dataset for cell in made.cells} == {"adult", "german", "lawschool", "health-heritage"}
-    assert {cell.dataset for cell in made.runnable} == {"german"}  # it is part of the package
-    assert [problem.partition(":")[0] for problem in made.problems] == ["adult", "lawschool", "health-heritage"]
+    # German is part of the package; rows of Health Heritage, whose files cannot be passed on, are made.
+    assert {cell.dataset for cell in made.runnable} == {"german", "health-heritage"}
+    assert [problem.partition(":")[0] for problem in made.problems] == ["adult", "lawschool"]
     assert all(
-        id.removeprefix("accuracy_").startswith("german") for pack in made.packs(tmp_path, CPU) for id in pack.ids
+        id.removeprefix("accuracy_").startswith(("german", "health")) for p in made.packs(tmp_path, CPU) for id in p.ids
     )
 
 
 def test_a_reproduction_without_any_of_its_tables_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"health-heritage.* needs the file"):
-        reproduction_of(load_paper_table("tableak-table20"), Selection(data_folder=str(tmp_path)), CPU)
+    with pytest.raises(DataError, match=r"lawschool.* needs the file"):
+        reproduction_of(load_paper_table("tableak-table19"), Selection(data_folder=str(tmp_path)), CPU)
+
+
+def test_made_rows_are_said_on_every_line_and_never_judged(tmp_path: Path) -> None:
+    made = reproduction_of(load_paper_table("tableak-table20"), Selection(data_folder=str(tmp_path)), CPU)
+    assert {made.stand_in(cell) for cell in made.cells} == {"health-heritage (made rows)"}
+    assert not any(made.is_comparable(cell) for cell in made.cells)
+    assert {unit.facts["made_rows"] for unit in made.units()} == {MADE_ROWS["health-heritage"]}
+    folder = tmp_path / "health-heritage"
+    folder.mkdir()
+    for name in ("Claims.csv", "DrugCount.csv", "LabCount.csv", "Members.csv"):
+        assert options_at_hand("health-heritage", str(tmp_path)) == {"made": MADE_ROWS["health-heritage"]}
+        (folder / name).touch()
+    assert options_at_hand("health-heritage", str(tmp_path)) == {}

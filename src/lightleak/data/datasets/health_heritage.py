@@ -7,6 +7,7 @@ import pandas as pd
 
 from lightleak.data.assembly import split_table
 from lightleak.data.datasets.description import describe
+from lightleak.data.datasets.made import made_card, made_rows
 from lightleak.data.datasets.registry import dataset
 from lightleak.data.schema import MISSING_CATEGORY
 from lightleak.data.sources import find_file, reading
@@ -25,16 +26,19 @@ COUNTS = tuple(column.name for column in TABLE.schema.numerical)
 
 
 @dataset(TABLE.card, *TABLE.downloads)
-def load_health_heritage(folder: Path, seed: int) -> Table:
+def load_health_heritage(folder: Path, seed: int, *, made: int = 0) -> Table:
     """Load Health Heritage; the label is ``max_CharlsonIndex``.
 
     Args:
         folder: folder with the four files of release 3.
         seed: root seed of the split.
+        made: rows to make in these columns in place of reading the files, see `made_rows`; 0: none.
 
     Raises:
         DataError: a file is missing or not what it should be.
     """
+    if made:
+        return split_table(made_card(TABLE.card, made), TABLE.schema, made_rows(TABLE.schema, made), seed)
     claims, drugs, labs, members = (find_file(folder, name) for name in TABLE.card.files)
     with reading(claims):
         frame = _claims_per_year(pd.read_csv(claims, dtype={"PayDelay": str, "Year": str}))

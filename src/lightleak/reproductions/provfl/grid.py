@@ -22,7 +22,17 @@ from lightleak.experiments.kinds.vertical.job import Job, plan_jobs
 from lightleak.experiments.kinds.vertical.rows import beside_own_columns
 from lightleak.experiments.kinds.vertical.world import load_whole, prepare_world
 from lightleak.reproductions.paper.values import PaperCell, paper_settings
-from lightleak.reproductions.reproduction import FactTable, Place, Reproduction, Row, Rows, Stage, Work, plan_of
+from lightleak.reproductions.reproduction import (
+    FactTable,
+    Place,
+    Reproduction,
+    Row,
+    Rows,
+    Stage,
+    Work,
+    options_at_hand,
+    plan_of,
+)
 from lightleak.reproductions.settings import TRIALS, Selection
 
 SETTINGS = paper_settings("provfl")
@@ -138,6 +148,7 @@ def audit_of(
     """The audit that runs every attack of ``cells`` on a training they share."""
     attacked = list(cells)
     changes = {name: value for name, value in DATASETS[training.dataset].items() if name != "property"}
+    changes["data.options"] = {**changes.get("data.options", {}), **options_at_hand(training.dataset, folder)}
     changes |= {
         **training.changes,
         "data.name": training.dataset,
@@ -271,7 +282,8 @@ def resolved(cell: PaperCell, data_folder: str | None) -> PaperCell:
     """
     if cell.property_name not in TEXAS_FRACTIONS:
         return cell
-    _, frame = load_whole(VerticalDataConfig(name="texas100", folder=data_folder))
+    made = options_at_hand("texas100", data_folder)
+    _, frame = load_whole(VerticalDataConfig(name="texas100", folder=data_folder, options=made))
     shares = frame.drop(columns="procedure").mean()
     return replace(cell, property_name=f"{(shares - TEXAS_FRACTIONS[cell.property_name]).abs().idxmin()}=1")
 

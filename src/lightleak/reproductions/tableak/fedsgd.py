@@ -32,7 +32,7 @@ from lightleak.experiments.row_facts import protocol_facts
 from lightleak.experiments.unit import Observed, Unit
 from lightleak.metrics.cells import cell_hits
 from lightleak.reproductions.paper.values import PaperCell, paper_settings
-from lightleak.reproductions.reproduction import FactTable, Place, Reproduction, Row, Rows, Work
+from lightleak.reproductions.reproduction import FactTable, Place, Reproduction, Row, Rows, Work, options_at_hand
 
 BATCHES = 50  # TabLeak App. B: 50 independent runs on 50 batches
 NETWORK = "mlp-100-100"
@@ -115,7 +115,7 @@ class Setting:
             attack=self.attack_name,
             options=self.attack_options,
             observe=partial(self.observe, seed, index, data_folder),
-            facts=self.facts | {"batch_index": index},
+            facts=self.facts | made_facts(self.dataset, data_folder) | {"batch_index": index},
             seed=seed,
         )
 
@@ -170,6 +170,11 @@ def noise_facts(scale: float | None) -> dict[str, Any]:
     return {"defense": "none"} if scale is None else {"defense": GaussianNoise.name, "defense_strength": scale}
 
 
+def made_facts(dataset: str, data_folder: str | None) -> dict[str, Any]:
+    """Return the column of a row that says how many rows of a table were made in place of its own."""
+    return {f"{name}_rows": n for name, n in options_at_hand(dataset, data_folder).items()}
+
+
 def network_spec(name: str) -> tuple[str, dict[str, Any]]:
     """Registry name and options of a network as tables name it.
 
@@ -201,6 +206,7 @@ def experiment_of(dataset: str, network: str, data_folder: str | None) -> Experi
     TabLeak takes statistics, bounds and marginals from all rows; so does its reproduction.
     """
     name, options = dataset_options(dataset)
+    options = options | options_at_hand(dataset, data_folder)
     kind, widths = network_spec(network)
     data = DataConfig(name=name, folder=data_folder, options=options, statistics="all", marginals="all")
     return prepare_experiment(AuditConfig(data=data, target=TargetConfig(kind, widths)))

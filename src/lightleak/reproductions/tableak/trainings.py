@@ -25,6 +25,7 @@ from lightleak.reproductions.tableak.fedsgd import (
     UpdateAttacks,
     at_hand,
     experiment_of,
+    made_facts,
     noise_facts,
     setting_of,
 )
@@ -101,7 +102,8 @@ class NetworkAccuracy(Reproduction):
         experiment = experiment_of(str(cell.dataset), str(cell.network), self.selection.data_folder)
         batch_size = 64 if cell.dataset == "german" else 256
         curve = accuracy_curve(experiment, OptimizerConfig("adam", 1e-3), batch_size, EPOCHS, (seed, index), at)
-        facts = {"dataset": cell.dataset, "target": cell.network, "seed": seed, "seed_index": index}
+        made = made_facts(str(cell.dataset), self.selection.data_folder)
+        facts = {"dataset": cell.dataset, **made, "target": cell.network, "seed": seed, "seed_index": index}
         return [[{**facts, "epoch": epoch, "test_accuracy": value} for epoch, value in enumerate(curve, 1)]]
 
     def values(self, cell: PaperCell, rows: Rows) -> list[float]:
@@ -157,6 +159,7 @@ class NoisedGradients(UpdateAttacks):
                 **self.where(cell),
                 "metric": "test_accuracy",
                 "dataset": dataset,
+                **made_facts(dataset, self.selection.data_folder),
                 "target": network,
                 "protocol": "fedsgd",
                 **noise_facts(scale),
