@@ -488,6 +488,7 @@ class FrontierRow(ClientRow):
         defense_words: the defense and its strength in one line.
         accuracy: accuracy of the trained network on the test rows.
         auroc: area under its ROC curve.
+        majority: accuracy of always answering the commonest label of the test rows.
     """
 
     KIND: ClassVar[str] = "defense-frontier"
@@ -500,6 +501,7 @@ class FrontierRow(ClientRow):
     defense_words: str = ""
     accuracy: float | None = json_field(low=0, high=1, default=None)
     auroc: float | None = json_field(low=0, high=1, default=None)
+    majority: float | None = json_field(low=0, high=1, default=None)
 
     @property
     def is_training(self) -> bool:

@@ -191,11 +191,11 @@ def train_as_one_of(
         test = trainer.test(model, datamodule=data, verbose=False)[0]
     if trainer.is_global_zero:
         facts = {"epochs": config.rounds, "test": test, "test_rows": len(experiment.table.test)}
-        facts["test_majority"] = _majority(experiment)
+        facts["test_majority"] = majority(experiment)
         write_whole(folder / TRAINING_FILE, json.dumps(facts | prepared.facts()))
 
 
-def _majority(experiment: Experiment) -> float:
+def majority(experiment: Experiment) -> float:
     """Share of the test rows with their commonest label: the accuracy of who has learnt nothing else."""
     labels = experiment.table.test[experiment.table.schema.label.name]
     return float(labels.value_counts(normalize=True).max())

@@ -47,9 +47,7 @@ METRICS.register("cell_accuracy", Facts(citation=f"{TABLEAK}, Eq. 6 and 7"))(Cel
 METRICS.register("categorical_accuracy", Facts(citation=f"{TABLEAK}, Fig. 4"))(CategoricalAccuracy)
 METRICS.register("numerical_accuracy", Facts(citation=f"{TABLEAK}, Fig. 4"))(NumericalAccuracy)
 METRICS.register("exact_match_rate", Facts(citation=OWN))(ExactMatchRate)
-METRICS.register("close_match_rate", Facts(citation=f"{OWN}, with the tolerance of {TABLEAK}, Eq. 6"))(
-    partial(ExactMatchRate, True)
-)
+METRICS.register("close_match_rate", Facts(citation=OWN))(partial(ExactMatchRate, True))
 METRICS.register(
     "rmse",
     Facts(

@@ -18,7 +18,7 @@ class AdditiveNoise(UpdateDefense):
     """Noise on every entry, without clipping: no guarantee of differential privacy follows."""
 
     varies: ClassVar[str | None] = "scale"
-    known_to: ClassVar[KnownTo] = {"exact_joint": {}}
+    known_to: ClassVar[KnownTo] = {"exact_joint": {}, "exact_fedavg": {}}
     limits: ClassVar[Mapping[str, Limits]] = {"scale": Limits()}
 
     scale: float

@@ -16,7 +16,16 @@ ATTACKER = {
 }
 """What is said of a recommended setting by `Point.is_adaptive`."""
 
-Outcome = Literal["protects", "none protects", "too few measurements", "no leakage", "weak attacks", "not measured"]
+Outcome = Literal[
+    "protects",
+    "none protects",
+    "too few measurements",
+    "no leakage",
+    "weak attacks",
+    "not measured",
+    "no reference",
+    "not learned",
+]
 
 
 @dataclass(frozen=True)
@@ -26,8 +35,9 @@ class Recommendation:
     Attributes:
         outcome: ``protects``: `cheapest` is recommended; ``none protects``: every tested setting leaks; ``too few
             measurements``: none was shown to protect, and of some it is open; ``no leakage``: no attack beats guessing
-            without a defense either; ``weak attacks``: attacks had less than their published budget; ``not measured``:
-            no defense has both a training and an attack.
+            without a defense either; ``weak attacks``: attacks had less than their published budget, or exact inversion
+            was run alone; ``not measured``: no defense has both a training and an attack; ``no reference``: nothing was
+            measured without a defense; ``not learned``: without one, the network is no better than the commonest label.
         tested: every measured point, in the order of the frontier, without the undefended one.
         cheapest: the most accurate point that protects; of equals the one with the smaller epsilon, then the one that
             leaks less.
@@ -50,7 +60,11 @@ class Recommendation:
     def sentence(self) -> str:
         """The recommendation in one line."""
         said = {
-            "weak attacks": "No recommendation: the attacks had less than their published budget.",
+            "weak attacks": "No recommendation: the attacks had less than their published budget, or exact inversion "
+            "was run alone.",
+            "no reference": "No recommendation: nothing was measured without a defense.",
+            "not learned": "No recommendation: without a defense, the network is no better than the commonest label, "
+            "so that no defense can cost anything (train longer).",
             "not measured": "No recommendation: no defense was both trained with and attacked.",
             "no leakage": "No defense is needed against these attacks: without one, none does better than guessing.",
             "none protects": f"None of the {len(self.tested)} tested protects: under each, an attack does measurably "
@@ -104,9 +118,13 @@ def recommend(frontier: Frontier) -> Recommendation:
         outcome = "not measured"
     elif {one.protection for one in tested} == {"leaks"}:
         outcome = "none protects"  # whatever the attacks' budget
-    elif frontier.budget.is_weak:
+    elif none is None or not none.is_measured:
+        outcome = "no reference"
+    elif frontier.budget.is_weak or all(one.is_weak for one in tested if one.protection != "leaks"):
         outcome = "weak attacks"
-    elif none is not None and none.protection == "protects":
+    elif not none.has_learned:
+        outcome = "not learned"
+    elif none.protection == "protects":
         outcome = "no leakage"
     if outcome != "protects":
         return Recommendation(outcome, tested, guaranteed=guaranteed)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from statistics import fmean
 from typing import Any
 
 from lightleak.core.grouping import by_key
@@ -81,9 +82,17 @@ class Frontier:
 
     @cached_property
     def protecting(self) -> tuple[Point, ...]:
-        """The defenses that protect, the most accurate first; of equals the smaller epsilon, then the smaller leak."""
+        """The defenses that protect, the most accurate first; of equals the smaller epsilon, then the smaller leak.
+
+        Accuracies are compared on the trainings that all of them share, if there are any.
+        """
         found = [point for point in self.tried if point.protection == "protects"]
-        return tuple(sorted(found, key=lambda one: (-one.place[0], one.granted("epsilon") or math.inf, one.place[1])))
+        shared = set.intersection(*(set(point.accuracies) for point in found)) if found else set()
+
+        def accuracy(point: Point) -> float:
+            return fmean(point.accuracies[key] for key in shared) if shared else point.place[0]
+
+        return tuple(sorted(found, key=lambda one: (-accuracy(one), one.granted("epsilon") or math.inf, one.place[1])))
 
     @property
     def halving(self) -> tuple[Point, ...]:

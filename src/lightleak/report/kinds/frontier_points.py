@@ -10,6 +10,7 @@ from lightleak.core.guarantee import success_bound, success_bound_of_epsilon
 from lightleak.core.people import Rate
 from lightleak.core.results import NONE, FrontierRow
 from lightleak.report.attacks import knowing
+from lightleak.report.budget import budget
 from lightleak.report.compare import Group, group_rows
 from lightleak.report.format import capital, defense_title, of_a_number
 from lightleak.report.intervals import ENOUGH_PAIRS, Estimate, bounded, estimate
@@ -24,6 +25,9 @@ COIN = 0.5
 
 HARDLY_A_LIMIT = 0.9995
 """A bound from which on it is as good as none."""
+
+UNVERIFIED = ("nvflare_svt",)
+"""Defenses whose epsilon is what they claim, and nobody has shown."""
 
 Protection = Literal["protects", "leaks", "too few measurements"]
 Paired = Mapping[Hashable, float]
@@ -53,6 +57,12 @@ class Point(Group[FrontierRow]):
         """Test accuracy over seeds."""
         return estimate(self.accuracies.values())
 
+    @property
+    def has_learned(self) -> bool:
+        """Whether its network is measurably better than the commonest label; also where that is not known."""
+        majority = next(iter(self.values("majority")), None)
+        return majority is None or self.accuracy is None or lowest(self.accuracy) > majority
+
     @cached_property
     def auroc(self) -> Estimate | None:
         """Area under the ROC curve over seeds."""
@@ -67,7 +77,11 @@ class Point(Group[FrontierRow]):
     @property
     def is_adaptive(self) -> bool | None:
         """Whether an attack that knows the defense is among the attacks; None where there is no such attack."""
-        if not (knowing_it := knowing(self.first.defense or NONE)):
+        row = self.first
+        knowing_it = [
+            one for one in knowing(row.defense or NONE) if one.endswith("_fedavg") == (row.protocol == "fedavg")
+        ]
+        if not knowing_it:
             return None
         return any(one.attack in knowing_it for one in self.attacks)
 
@@ -87,16 +101,21 @@ class Point(Group[FrontierRow]):
         return max(filter(None, map(_proven, self.attacks)), key=lambda one: one.share, default=None)
 
     @cached_property
+    def is_weak(self) -> bool:
+        """Whether nothing follows from what its own attacks did not recover, whatever others were run elsewhere."""
+        return budget(row for one in self.attacks for row in one.rows).is_weak
+
+    @cached_property
     def protection_alone(self) -> Protection:
         """Whether an attack, the best or any other, does measurably better than guessing or proves a row.
 
         An interval includes guessing where a defense works and where few clients were attacked: it counts as protection
-        over `ENOUGH_PAIRS` clients, if it is at most `WIDEST`.
+        over `ENOUGH_PAIRS` clients, if it is at most `WIDEST`, and no attack was weak.
         """
         found = [self.over_guessing(attack) for attack in self.attacks]
         if any(one is not None and one.is_above for one in found) or (self.proven and self.proven.share > 0):
             return "leaks"
-        return "protects" if found and all(map(_is_narrow, found)) else "too few measurements"
+        return "protects" if found and all(map(_is_narrow, found)) and not self.is_weak else "too few measurements"
 
     @property
     def protection(self) -> Protection:
@@ -173,6 +192,8 @@ class Point(Group[FrontierRow]):
         It follows from the noise where that is known (the exact bound for one Gaussian release), else from epsilon.
         """
         row, epsilon = self.first, self.granted("release_epsilon")
+        if row.defense in UNVERIFIED:
+            return None
         if row.defense == "dp_sgd" and row.defense_option == "noise_multiplier" and row.defense_strength is not None:
             return success_bound(row.defense_strength, COIN)
         return None if epsilon is None else success_bound_of_epsilon(epsilon, self.granted("delta") or 0.0, COIN)

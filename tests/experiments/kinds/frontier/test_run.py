@@ -259,7 +259,7 @@ def test_progress_of_a_training_adds_up_to_its_cost(small, tmp_path) -> None:
     config = small(training__epochs=3)
     job, told = training_task(config, config.points[0], 0, prepare_frontier(config)), []
     job.run(tmp_path, CPU, told.append)
-    assert len(told) == 3 and sum(told) == pytest.approx(job.cost)
+    assert len(told) >= 3 and sum(told) == pytest.approx(job.cost)
 
 
 def test_the_terminal_shows_every_point_in_80_columns(finished) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import NormalDist
 from typing import Any
 
@@ -11,7 +12,7 @@ from lightleak.core.results import FrontierRow
 from lightleak.experiments.kinds.frontier.summary import entry, frontier_tables
 from lightleak.report.kinds.frontier_advice import Recommendation, recommend
 from lightleak.report.kinds.frontier_groups import compare
-from lightleak.report.kinds.frontier_points import WIDEST
+from lightleak.report.kinds.frontier_points import WIDEST, Point
 from lightleak.report.page import fill
 
 GUESS = 0.5
@@ -191,3 +192,46 @@ def test_a_recommendation_says_whether_an_attack_that_knows_the_defense_was_trie
     advice = advised(*found)
     assert advice.cheapest is not None and advice.cheapest.is_adaptive is is_adaptive
     assert ("adaptive: true" in advice.sentence) is (is_adaptive is False)
+
+
+EXACT = {"attack": "exact", "options": {"chains": 192, "sweeps": 15}}
+
+
+def test_a_point_that_exact_inversion_alone_attacked_is_never_recommended() -> None:
+    """Strong attacks on other points say nothing of it, as in a run that was cut off before they came to it."""
+    found = advised(rows("clipping", around(0.7)), rows("sign", around(0.4), **EXACT))
+    assert found.outcome == "weak attacks" and found.cheapest is None
+    found = advised(rows("clipping", around(0.5)), rows("sign", around(0.4), (0.9, 0.91, 0.92), **EXACT))
+    assert found.cheapest.name == "Clipping" and [one.name for one in found.undecided] == ["Sign"]
+
+
+def test_nothing_is_recommended_without_a_reference_or_a_network_that_has_learned() -> None:
+    (frontier,) = compare([*GUESSES, *rows("sign", around(0.5))])
+    assert recommend(frontier).outcome == "no reference"
+    for majority, outcome in ((0.86, "not learned"), (0.7, "protects")):
+        undefended = rows("none", around(0.8), majority=majority)
+        (frontier,) = compare([*undefended, *GUESSES, *rows("sign", around(0.5), majority=majority)])
+        assert recommend(frontier).outcome == outcome
+
+
+def test_accuracies_are_compared_on_the_trainings_that_are_shared() -> None:
+    lucky = [row for row in rows("sign", around(0.5), (0.80, 0.81, 0.84)) if row.attack != "none" or row.seed == 2]
+    found = advised(lucky, rows("clipping", around(0.5), (0.82, 0.83, 0.86)))
+    assert found.cheapest.name == "Clipping"
+
+
+def test_an_epsilon_that_nobody_has_shown_limits_nothing() -> None:
+    claimed = rows("nvflare_svt", around(0.5), GOOD, 0.1, epsilon=0.2, release_epsilon=0.2, delta=1e-5)
+    assert advised(claimed).cheapest.bound is None and "No tested setting limits" in advised(claimed).guarantee
+
+
+def test_what_knows_a_defense_reads_what_clients_send() -> None:
+    for protocol, name, knows in (
+        ("fedsgd", "exact_joint", True),
+        ("fedavg", "exact_fedavg", True),
+        ("fedavg", "tableak", False),
+    ):
+        noised = [replace(row, protocol=protocol) for row in rows("gaussian_noise", around(0.5), (), attack=name)]
+        assert Point(tuple(noised)).is_adaptive is knows
+    pruned = [replace(row, protocol="fedavg") for row in rows("random_pruning", around(0.5), ())]
+    assert Point(tuple(pruned)).is_adaptive is None  # there is no attack on weight updates that knows it

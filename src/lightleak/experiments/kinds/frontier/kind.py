@@ -29,7 +29,7 @@ from lightleak.experiments.pack import Pack, Place, Task
 from lightleak.experiments.probe import Cost, Estimate, Probed, RunPlan, estimate, probe_training
 from lightleak.experiments.row_facts import PRIVACY, release_facts
 from lightleak.experiments.terminal import Lines
-from lightleak.experiments.training import check_trainer, one_training, prepare_training
+from lightleak.experiments.training import check_trainer, majority, one_training, prepare_training
 from lightleak.experiments.unit import Unit, kept_cells
 from lightleak.experiments.whole_epochs import SeedEveryEpoch
 from lightleak.targets.trainer import quiet_lightning
@@ -184,7 +184,7 @@ def _train(
         seconds = time.perf_counter() - began
         test = trainer.test(prepared.model, datamodule=prepared.data, verbose=False)[0]
     privacy = {name: value for name, value in prepared.facts().items() if name in PRIVACY}
-    scores = {"accuracy": test["test/accuracy"], "auroc": test["test/auroc"]}
+    scores = {"accuracy": test["test/accuracy"], "auroc": test["test/auroc"], "majority": majority(experiment)}
     return [{**facts, **scores, **privacy, "seconds": seconds}]
 
 
