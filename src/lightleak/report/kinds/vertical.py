@@ -10,9 +10,9 @@ from lightleak.core.parties import KINDS
 from lightleak.core.results import VerticalRow
 from lightleak.report import charts
 from lightleak.report.blocks import Cell, Column, Figure, Legend, Page, Section, Table
-from lightleak.report.budget import budget
 from lightleak.report.compare import differing
 from lightleak.report.format import DASH, joined, of_hundred, percent, points, unsigned_points, with_interval
+from lightleak.report.intervals import bounded
 from lightleak.report.kinds.vertical_findings import Findings, Outcome
 from lightleak.report.kinds.vertical_groups import (
     FIXED,
@@ -60,7 +60,7 @@ _NUMBER = re.compile(r"(?<![A-Za-z])\d[\d.,]*(?:e[-+]?\d+)?")
 def page(runs: Sequence[Run], redact: bool) -> Page:
     """Make the page of vertical runs; with ``redact`` it shows no share, estimated or true."""
     rows = [row for run in runs for row in run.of(VerticalRow)]
-    found = Findings(compare(rows), redact)
+    found = Findings(compare(rows), redact, runs)
     measured, norms = properties(found.groups), norm_entries(runs)
     shown = [row for group in found.groups for row in group.rows]
     results: Results = {"property_inference": fill(TEMPLATE, "found", found.main, redact)} if found.main else {}
@@ -89,7 +89,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
 def summary_section(found: Findings) -> Section:
     """Summarize in plain language what these runs measured."""
     rows = [row for group in found.tried for row in group.rows]
-    lead, limits = fill(TEMPLATE, "first_sentence", found), fill(TEMPLATE, "limits", budget(rows).caution)
+    lead, limits = fill(TEMPLATE, "first_sentence", found), fill(TEMPLATE, "limits", found.caution)
     if not found.main:
         facts = [("Estimate", fill(TEMPLATE, "estimated", found)), ("Limits", limits)] if found.tried else []
         return first_page((lead,), facts, rows)
@@ -119,8 +119,10 @@ def _summary_chart(found: Findings) -> Figure:
     main, best = shown[0], found.most_protective
     if main.own_error and not found.redact:
         rows.insert(1, charts.EstimateRow("the same by own columns alone", main.own_error, charts.BASELINE_STYLE))
-    if best:
-        rows.insert(1, charts.EstimateRow(f"the same with {best.group.defense_label}", best.error, OTHER_STYLE))
+    if best and best.change and not (found.redact and best.change.reads_own):
+        error = bounded(best.change.after)
+        if error:
+            rows.insert(1, charts.EstimateRow(f"the same with {best.group.defense_label}", error, OTHER_STYLE))
     x = charts.share_axis((0.0, *(end for row in rows for end in (row.value.mean, *row.value.ends))))
     name = "How far the attacker's estimate is off the true share"
     return charts.estimate_figure(name, rows, (), x, name)
@@ -326,7 +328,7 @@ def _outcome_columns(redact: bool, is_unaware: bool) -> list[Column[Outcome]]:
         Column("Defense", lambda one: one.group.defense_label),
         Column("Attack", lambda one: one.group.title),
         Column("Off by, points (95% interval)", lambda one: _off(one.error)),
-        Column("More than without", lambda one: _change(one.rise), optional=True),
+        Column("More than without", lambda one: _rise(one, redact), optional=True),
         *([] if redact else own),
         Column("Closer than own columns", lambda one: _learned(one.group, redact), optional=True),
         *(unaware if is_unaware else []),
@@ -336,6 +338,11 @@ def _outcome_columns(redact: bool, is_unaware: bool) -> list[Column[Outcome]]:
         Column("Change of AUC, points", lambda one: _change(one.cost), optional=True),
         Column("Seeds", lambda one: str(len(one.group.rows))),
     ]
+
+
+def _rise(one: Outcome, redact: bool) -> str:
+    """How much further off than without the defense; redacted, only where own columns alone have no part in it."""
+    return DASH if redact and one.change and one.change.reads_own else _change(one.rise)
 
 
 def _family(group: VerticalGroup) -> str:

@@ -1,22 +1,24 @@
 """What stands out of vertical runs: where most was learned from the exchange, and what defenses change and cost."""
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from lightleak.core.grouping import by_key
-from lightleak.core.results import VerticalRow
-from lightleak.report.compare import Score, paired
+from lightleak.core.results import NONE
+from lightleak.report.budget import budget
 from lightleak.report.intervals import Estimate
+from lightleak.report.kinds.vertical_changes import Change, change_of, untried
 from lightleak.report.kinds.vertical_groups import (
     Groups,
     Place,
     VerticalGroup,
     attacks,
     chosen_on_other_seeds,
-    seed_of,
     undefended,
 )
+from lightleak.report.read import Run
 
 
 @dataclass(frozen=True)
@@ -25,14 +27,14 @@ class Outcome:
 
     Attributes:
         group: that attack.
-        rise: how much further off the defense leaves an adversary who knows it, over the attacks that were tried with
-            and without it, each chosen on other seeds; None where none was, or without a defense.
-        cost: what the defense does to the model's AUC, after minus before, over the same trainings.
+        change: what the defense changes for an adversary who knows it; None without a defense, and where no attack was
+            tried on the same seed with and without it.
+        untried: attacks that the adversary chooses without the defense and that were not tried under it.
     """
 
     group: VerticalGroup
-    rise: Estimate | None = None
-    cost: Estimate | None = None
+    change: Change | None = None
+    untried: tuple[str, ...] = ()
 
     @property
     def error(self) -> Estimate:
@@ -41,9 +43,32 @@ class Outcome:
         return self.group.error
 
     @property
-    def helps(self) -> bool:
-        """Whether the defense measurably leaves the attacker further off."""
-        return self.rise is not None and self.rise.is_above
+    def rise(self) -> Estimate | None:
+        """How much further off the defense leaves the adversary, by itself."""
+        return self.change.rise() if self.change else None
+
+    @property
+    def cost(self) -> Estimate | None:
+        """What the defense does to the model's AUC."""
+        return self.change.cost if self.change else None
+
+    @property
+    def other(self) -> tuple[str, ...]:
+        """What else differs between the runs."""
+        return self.change.other if self.change else ()
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether a change could be put down to the defense."""
+        return self.rise is not None and self.rise.has_interval and not self.untried and not self.other
+
+    def helps(self, comparisons: int) -> bool:
+        """Whether the defense measurably leaves the attacker further off, among so many comparisons."""
+        if self.change is None or not self.is_comparable:
+            return False
+        rise = self.change.rise(comparisons)
+        # An attack that was tried under the defense alone may come closer than all that were compared.
+        return rise is not None and rise.is_above and self.error.mean > self.change.means[0]
 
 
 @dataclass(frozen=True)
@@ -53,10 +78,12 @@ class Findings:
     Attributes:
         groups: every group.
         redact: leave out every share, and with it how far off the adversary's own columns alone are.
+        runs: the runs that they are from, for their settings.
     """
 
     groups: Groups
     redact: bool = False
+    runs: Sequence[Run] = ()
 
     @cached_property
     def tried(self) -> Groups:
@@ -66,7 +93,7 @@ class Findings:
     @cached_property
     def outcomes(self) -> dict[str, dict[Place, Outcome]]:
         """Outcomes by defense, what they are compared with first."""
-        return outcomes(self.tried) if self.tried else {}
+        return outcomes(self.tried, self.runs) if self.tried else {}
 
     @cached_property
     def best(self) -> list[VerticalGroup]:
@@ -98,20 +125,46 @@ class Findings:
         return [group for group in self.best if group.leaks(self.places)]
 
     @cached_property
+    def caution(self) -> str:
+        """Why nothing follows from what attacks did not find; empty where something does."""
+        return budget(row for group in self.tried for row in group.rows).caution
+
+    @cached_property
     def defended(self) -> list[Outcome]:
-        """What the main adversary gets of the main property under each defense."""
+        """What the main adversary gets of the main property under each defense; none without an undefended run."""
         _, *others = self.outcomes.values() or [{}]
-        return [found[self.main.place] for found in others if self.main and self.main.place in found]
+        main = self.main
+        return [found[main.place] for found in others if main and not main.is_defended and main.place in found]
+
+    @cached_property
+    def comparisons(self) -> int:
+        """Changes among which the reported ones are: of every defense, property and adversary."""
+        return sum(one.change is not None for found in self.outcomes.values() for one in found.values())
 
     @property
+    def comparable(self) -> list[Outcome]:
+        """Those of `defended` of which it can be said whether the defense helps."""
+        return [one for one in self.defended if one.is_comparable]
+
+    @cached_property
     def helping(self) -> list[Outcome]:
-        """Those of the defenses that measurably help."""
-        return [one for one in self.defended if one.helps]
+        """Those of the defenses that measurably help; none where an attack was too weak to tell."""
+        return [] if self.caution else [one for one in self.defended if one.helps(self.comparisons)]
+
+    @property
+    def untried(self) -> dict[tuple[str, ...], list[Outcome]]:
+        """Those of `defended` under which the main attack was not tried, by the names of what is missing."""
+        return by_key((one for one in self.defended if one.untried), lambda one: one.untried)
+
+    @property
+    def confounded(self) -> dict[tuple[str, ...], list[Outcome]]:
+        """Those of `defended` whose run differs in more than the defense, by the names of these settings."""
+        return by_key((one for one in self.defended if one.other and not one.untried), lambda one: one.other)
 
     @property
     def most_protective(self) -> Outcome | None:
         """The one of them that leaves the adversary furthest off."""
-        return max(self.helping, key=lambda one: one.error.mean, default=None)
+        return max(self.helping, key=lambda one: one.change.means[1] if one.change else 0.0, default=None)
 
     @property
     def least_costly(self) -> Outcome | None:
@@ -130,43 +183,25 @@ def most_telling(best: Groups) -> VerticalGroup | None:
     return min(best, key=lambda group: group.sorted_by, default=None)
 
 
-def outcomes(groups: Groups) -> dict[str, dict[Place, Outcome]]:
-    """Outcomes by defense, the reference first, each compared over the attacks that were tried with and without it."""
+def outcomes(groups: Groups, runs: Sequence[Run] = ()) -> dict[str, dict[Place, Outcome]]:
+    """Outcomes by defense, the reference first; each is compared with that of no defense, where there is one."""
     tried = attacks(groups)
     reference = undefended(tried)[0].defense
     by_defense = {
         defense: by_key((one for one in tried if one.defense == defense), lambda one: one.place)
         for defense in dict.fromkeys((reference, *(group.defense for group in tried)))
     }
-    before = by_defense[reference]
+    before = by_defense.get(NONE, {})
+
+    def outcome(group: VerticalGroup, same: Groups) -> Outcome:
+        there = before.get(group.place, []) if group.is_defended else []
+        return Outcome(group, change_of(same, there, runs), untried(same, there))
+
     return {
         defense: {
-            place: Outcome(group) if defense == reference else _compared(group, same, before.get(place, []))
+            place: outcome(group, same)
             for place, same in after.items()
             if (group := chosen_on_other_seeds(same)) is not None
         }
         for defense, after in by_defense.items()
     }
-
-
-def _compared(group: VerticalGroup, here: Groups, there: Groups) -> Outcome:
-    names = {_attack(one) for one in here} & {_attack(one) for one in there}
-    after, before = ([one for one in some if _attack(one) in names] for some in (here, there))
-    if not names:
-        return Outcome(group)
-    # The AUC is that of an attack that only watches, where there is one.
-    watching = min(after, key=lambda one: one.manipulates)
-    same = next(one for one in before if _attack(one) == _attack(watching))
-    rise = _paired(chosen_on_other_seeds(after), chosen_on_other_seeds(before), "error")
-    return Outcome(group, rise, _paired(watching, same, "auc"))
-
-
-def _paired(group: VerticalGroup | None, other: VerticalGroup | None, score: Score[VerticalRow]) -> Estimate | None:
-    """Mean difference over the seeds that both have; None where they share none."""
-    found = None if group is None else paired(group, other, score, seed_of)
-    return found if found is not None and found.n else None
-
-
-def _attack(group: VerticalGroup) -> tuple[object, ...]:
-    row = group.first
-    return row.attack, row.variant, group.variant, row.target, row.epoch

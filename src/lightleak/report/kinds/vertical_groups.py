@@ -83,12 +83,12 @@ class VerticalGroup(Group[VerticalRow]):
     @cached_property
     def error(self) -> Estimate | None:
         """Mean absolute error over seeds (ProVFL's MAE); None without truth."""
-        return self.mean("error")
+        return bounded(self.values("error"))
 
     @cached_property
     def own_error(self) -> Estimate | None:
         """What the adversary's own columns alone are off by, over the same seeds."""
-        return self.mean("own_columns_error")
+        return bounded(self.values("own_columns_error"))
 
     @property
     def estimate(self) -> Estimate | None:

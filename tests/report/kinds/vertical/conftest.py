@@ -149,7 +149,7 @@ class VerticalRunMaker:
             "warnings": [WARNING] if typical is None and attack not in UNOBSERVANT else [],
             "threat_model": THREATS[attack].replace("the property", name),
             "threat": ATTACKERS.get(attack, _PARTY), "defense_name": defense.partition(" ")[0],
-            "options": {} if attack == "prior" else {"populations": 200, "queries": 100},
+            "options": {} if attack == "prior" else {"samples": 200, "queries": 100},
             "by_kind": {kind: float(np.clip(estimated + 0.02 * rng.standard_normal(), 0, 1)) for kind in kinds},
         }  # fmt: skip
 

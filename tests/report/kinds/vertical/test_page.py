@@ -45,7 +45,7 @@ def test_a_full_run_shows_every_section(page_of, make_vertical) -> None:
         "lightleak audit config.yaml",
         "packages torch 2.13.0",
         "Seeds: 0, 1, 2, 3, 4, 5, 6.",
-        "populations 200, queries 100",
+        "samples 200, queries 100",
     ):
         assert words in page.text, words
     assert "nan" not in page.text.lower().split() and "None" not in page.text.split()
@@ -279,8 +279,15 @@ def test_several_runs_are_pooled_over_their_seeds(outline, make_named_vertical, 
 def test_runs_with_and_without_a_defense_are_compared_in_the_summary(
     outline, make_named_vertical, tmp_path: Path
 ) -> None:
-    plain = make_named_vertical("plain")(properties=("sex=Male",))
-    noisy = make_named_vertical("noisy")(properties=("sex=Male",), defenses=("withdraw ratio 0.5",))
+    plain = make_named_vertical("plain")(
+        properties=("sex=Male",), attacks=("provfl_b",), extra={"own_columns_error": 0.4}
+    )
+    noisy = make_named_vertical("noisy")(
+        properties=("sex=Male",),
+        attacks=("provfl_b",),
+        defenses=("withdraw ratio 0.5",),
+        extra={"own_columns_error": 0.4},
+    )
     text = outline(build_report([noisy, plain], tmp_path / "both.html").read_text(encoding="utf-8")).text
     assert "Withdraw ratio 0.5 (the company attacked leaves some of the customers who have the trait out" in text
     assert re.search(
