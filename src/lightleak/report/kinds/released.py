@@ -1,6 +1,8 @@
 """The page of attacks on released models: what a model reveals about the rows it was trained on."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from lightleak.core.results import ReleasedRow
 from lightleak.report import format as fmt
@@ -9,7 +11,14 @@ from lightleak.report.budget import budget
 from lightleak.report.charts import estimate_figure
 from lightleak.report.kinds.released_attacks import attacks_section, searches_section
 from lightleak.report.kinds.released_entries import entries_of
-from lightleak.report.kinds.released_groups import Scenario, compare, most_telling, topics
+from lightleak.report.kinds.released_groups import (
+    Scenario,
+    by_copies,
+    by_equal_rows,
+    compare,
+    most_telling,
+    topics,
+)
 from lightleak.report.kinds.released_scores import Attack
 from lightleak.report.kinds.released_words import model_name, search_name
 from lightleak.report.kinds.released_words import title_of as attack_name
@@ -33,13 +42,16 @@ TASK_FACTS = {
     "Public rows of the attacker": "public_rows",
     "Rows dropped (group on both sides)": "dropped_rows",
 }
+MODEL_SECTIONS = ("data", "task", "target", "evaluation_model", "training")
+"""Sections of a config that say how the released model and its judge are made."""
+
 ACCURACIES = {"train_accuracy": "on training rows", "test_accuracy": "on held-out ones"}
 
 
 def page(runs: Sequence[Run], redact: bool) -> Page:
     """Make the page of runs that attacked released models."""
     rows, entries = [row for run in runs for row in run.of(ReleasedRow)], entries_of(runs)
-    scenarios = compare(rows, entries)
+    scenarios = compare(rows, entries, {run.name: _model_of(run) for run in runs})
     found = most_telling(scenarios)
     scenario, main = found or (None, None)
     subjects = topics(scenarios, entries, main)
@@ -84,11 +96,11 @@ def summary_section(scenarios: Sequence[Scenario]) -> Section:
     n_measured = sum(group.value() is not None for group in tried)
     facts = [
         ("Groups", fill(TEMPLATE, "shown", *found)),
-        ("Single records", fill(TEMPLATE, "copies", *found)),
+        ("Single records", fill(TEMPLATE, "copies", by_copies(scenarios), by_equal_rows(scenarios))),
         ("What would help", fill(TEMPLATE, "help", found[0])),
         ("Limits", fill(TEMPLATE, "limits", found[1], n_measured, budget(rows).caution)),
     ]
-    risks = risks_table(_risks(*found), "made-up records", "By public data", "Made-up records")
+    risks = risks_table(_risks(scenarios, *found), "made-up records", "By public data", "Made-up records")
     return first_page((fill(TEMPLATE, "lead", *found), _picture(*found), risks), facts, rows)
 
 
@@ -102,16 +114,28 @@ def _picture(scenario: Scenario, main: Attack) -> Figure:
     return estimate_figure(name, dots, real, title=name)
 
 
-def _risks(scenario: Scenario, main: Attack) -> list[RiskLine]:
+def _risks(scenarios: Sequence[Scenario], scenario: Scenario, main: Attack) -> list[RiskLine]:
+    """Success of the most telling attack; of copies, that of the first in `by_copies` and in `by_equal_rows`."""
     public = scenario.reference.value() if scenario.reference else None
-    copied = main.memory.value
+    near, equal = by_copies(scenarios), by_equal_rows(scenarios)
+    like, _, nearer = near[0] if near else (scenario, main, None)
+    alike, _, same = equal[0] if equal else (scenario, main, None)
+    seen = f"nearer to one than to one never seen{_of_several(near, 'the most signs')}"
     return [
         RiskLine("Recognized", "as a record of the group it was made for", main.value(), None, public),
-        RiskLine(
-            "Like a training record", "nearer to one than to one never seen", copied, None, scenario.nearest_public
-        ),
-        RiskLine("Equal", "to a private record", main.value("exact_match_rate"), None, scenario.most_equal_public),
+        RiskLine("Like a training record", seen, nearer, None, like.nearest_public),
+        RiskLine("Equal", f"to a private record{_of_several(equal, 'most')}", same, None, alike.most_equal_public),
     ]
+
+
+def _of_several(found: Sequence[Any], of: str) -> str:
+    return f", by the attack of {len(found)} with {of}" if len(found) > 1 else ""
+
+
+def _model_of(run: Run) -> str:
+    """How the models of a run were made, seeds aside; a run that does not say shares its models with no other."""
+    made = {name: run.settings[name] for name in MODEL_SECTIONS if name in run.settings}
+    return json.dumps(made, sort_keys=True, default=str) if made else run.name
 
 
 def _subject(runs: Sequence[Run], scenarios: Sequence[Scenario]) -> Section:

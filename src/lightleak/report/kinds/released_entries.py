@@ -77,6 +77,7 @@ class Memorization:
         low: lower end of its 95% interval.
         high: upper end.
         n: number of made-up rows.
+        trainings: number of trainings that the interval is over; the interval of one is over its rows.
     """
 
     train_mean: float | None = None
@@ -85,11 +86,12 @@ class Memorization:
     low: float | None = None
     high: float | None = None
     n: float | None = None
+    trainings: int = json_field(written=False, default=1)
 
     @property
     def value(self) -> Estimate | None:
         """The share with its interval; None where it was not measured."""
-        return None if self.share is None else Estimate(self.share, 1, self.low, self.high)
+        return None if self.share is None else Estimate(self.share, self.trainings, self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -168,4 +170,5 @@ def pooled(entries: Sequence[Entry]) -> Memorization:
     train, heldout, share = (estimate(getattr(one, name) for one in found) for name in names)
     low, high = share.ends if share else (None, None)
     sizes = [one.n for one in found if one.n is not None]
-    return Memorization(mean_of(train), mean_of(heldout), mean_of(share), low, high, sum(sizes) if sizes else None)
+    n, trainings = sum(sizes) if sizes else None, share.n if share else 1
+    return Memorization(mean_of(train), mean_of(heldout), mean_of(share), low, high, n, trainings)

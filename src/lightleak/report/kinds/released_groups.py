@@ -1,10 +1,10 @@
 """Attacks on a released model by setting, with what ``inversion.json`` adds to their rows."""
 
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 from lightleak.core.grouping import by_key
 from lightleak.core.results import ALL, ReleasedRow
@@ -21,10 +21,11 @@ FIXED = ("dataset", "target", "evaluation", "setting")
 HALF = 0.5
 """Share that lies nearer to a training row where nothing is copied."""
 
-TOO_WIDE = 0.2
-"""Width from which an interval around one half is no sign of anything."""
+NEGLIGIBLE = 0.1
+"""How far a share may lie above another one and still be called about as large."""
 
-Copied = Literal["unknown", "too few", "none", "as public", "may be", "traces"]
+Copied = Literal["none", "as public", "unknown", "too few", "unsure", "may be", "traces"]
+"""What is known of copies of single rows, from what reassures most to what does least."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Scenario:
     @cached_property
     def quality(self) -> Estimate | None:
         """Share of held-out rows that the released model judges correctly, over trainings; None where unknown."""
-        scores = {one.seed: one for one in self.entries if "test_accuracy" in one.target_scores}
+        scores = {(one.run, one.seed): one for one in self.entries if "test_accuracy" in one.target_scores}
         value = estimate(one.target_scores["test_accuracy"] for one in scores.values())
         return of_equal(value, next((one.size("private_test_rows") for one in scores.values()), None))
 
@@ -103,18 +104,20 @@ class Scenario:
         """Whether single training rows come through, as far as this was measured.
 
         Returns:
-            ``unknown`` (not measured, or without an interval), ``too few`` (rows held out to tell), ``none``,
-            ``as public`` (rows from public data are as near), ``may be`` (nothing to compare with) or ``traces``.
+            ``none`` (at most a negligible share above one half), ``as public`` (at most a negligible share above rows
+            from public data), ``unknown`` (not measured, or without an interval), ``too few`` (rows held out to tell),
+            ``unsure`` (the trainings differ too much), ``may be`` (not shown to be nearer than rows from public data,
+            nor to be as near) or ``traces``.
         """
         share = group.memory.value
         if share is None or share.low is None or share.high is None:
             return "unknown"
         if share.low <= HALF:
-            return "too few" if share.high - share.low > TOO_WIDE else "none"
+            return "none" if share.high <= HALF + NEGLIGIBLE else "unsure" if share.n > 1 else "too few"
         beyond = difference(share, self.nearest_public)
-        if beyond is None:
+        if beyond is None or beyond.high is None:
             return "may be"
-        return "traces" if beyond.is_above else "as public"
+        return "traces" if beyond.is_above else "as public" if beyond.high <= NEGLIGIBLE else "may be"
 
     @property
     def nearest_public(self) -> Estimate | None:
@@ -122,18 +125,34 @@ class Scenario:
         return _highest(one.memory.value for one in self.baselines)
 
 
-def compare(rows: Sequence[ReleasedRow], entries: Sequence[Entry] = ()) -> tuple[Scenario, ...]:
-    """Scenarios in the order of the rows, runs together. A group has each seed, evaluation and class once."""
-    found = by_key(rows, lambda row: fixed(row, FIXED)).values()
+def compare(
+    rows: Sequence[ReleasedRow], entries: Sequence[Entry] = (), models: Mapping[str, Hashable] | None = None
+) -> tuple[Scenario, ...]:
+    """Scenarios in the order of the rows. A group has each seed, evaluation and class once.
+
+    Args:
+        rows: rows of all runs.
+        entries: what ``inversion.json`` says of them.
+        models: how the models of each run were made, by its name; only runs whose models were made alike share a
+            scenario. Left out, those of all runs were.
+    """
+    made = models or {}
+    found = by_key(rows, lambda row: (fixed(row, FIXED), made.get(row.run))).values()
     varying = differing((same[0] for same in found), FIXED)
-    return tuple(
-        Scenario(
-            tuple(sorted(_attacks(same, entries), key=_reading_order)),
-            tuple(one for one in entries if (one.dataset, one.setting) == (same[0].dataset, same[0].setting)),
-            " · ".join(setting_words(same[0], varying)),
+    shared = by_key(found, lambda same: fixed(same[0], FIXED))
+    scenarios = []
+    for same in found:
+        first = same[0]
+        own = [one for one in entries if made.get(one.run) == made.get(first.run)]
+        runs = dict.fromkeys(row.run for row in same) if len(shared[fixed(first, FIXED)]) > 1 else ()
+        scenarios.append(
+            Scenario(
+                tuple(sorted(_attacks(same, own), key=_reading_order)),
+                tuple(one for one in own if (one.dataset, one.setting) == (first.dataset, first.setting)),
+                joined(*setting_words(first, varying), *(f"run {run}" for run in runs), by=" · "),
+            )
         )
-        for same in found
-    )
+    return tuple(scenarios)
 
 
 def most_telling(scenarios: Sequence[Scenario]) -> tuple[Scenario, Attack] | None:
@@ -148,6 +167,21 @@ def most_telling(scenarios: Sequence[Scenario]) -> tuple[Scenario, Attack] | Non
     return best and best[:2]
 
 
+def by_copies(scenarios: Sequence[Scenario]) -> list[tuple[Scenario, Attack, Estimate]]:
+    """Attacks with their share of rows nearer to a training row, those that most likely copied rows first."""
+    known = [(one, group, share) for one in scenarios for group in one.attacks if (share := group.memory.value)]
+    severity = get_args(Copied).index
+    return sorted(known, key=lambda found: (-severity(found[0].copied(found[1])), -found[2].mean))
+
+
+def by_equal_rows(scenarios: Sequence[Scenario]) -> list[tuple[Scenario, Attack, Estimate]]:
+    """Attacks with their share of rows that equal a private one, the highest first."""
+    known = [
+        (one, group, share) for one in scenarios for group in one.attacks if (share := group.value("exact_match_rate"))
+    ]
+    return sorted(known, key=lambda found: -found[2].mean)
+
+
 def topics(scenarios: Sequence[Scenario], entries: Sequence[Entry], main: Attack | None) -> list[Attack]:
     """Attacks with entries, each entry once, under names with their place: ``main`` first, and baselines last."""
     places = [(group is not main, scenario, group) for scenario in scenarios for group in scenario.groups]
@@ -159,8 +193,10 @@ def topics(scenarios: Sequence[Scenario], entries: Sequence[Entry], main: Attack
         name, fit_name = scenario.place(group.name), scenario.place(group.fit_name)
         found += [(is_other, replace(group, entries=own, name=name, fit_name=fit_name))] if own else []
     # What is left is of an attack whose rows are not there, such as of an interrupted run.
-    for same in by_key(left, lambda one: (one.dataset, one.setting, one.attack, one.label, one.search)).values():
-        fit, search = title_of(same[0]), same[0].search
+    several = len({one.run for one in entries}) > 1
+    key = ("run", "dataset", "setting", "attack", "label", "search")
+    for same in by_key(left, lambda one: tuple(getattr(one, name) for name in key)).values():
+        fit, search = joined(title_of(same[0]), f"run {same[0].run}" if several else "", by=" · "), same[0].search
         name = joined(fit, search_name(search) if search else "", by=" · ")
         row = ReleasedRow(attack=same[0].attack, latent_search=search)
         found.append((True, Attack((row,), fit_name=fit, name=name, entries=tuple(same))))

@@ -75,10 +75,13 @@ class Measure:
 
     @property
     def outcome(self) -> Outcome:
-        """What the interval of the difference says; without several trainings there is none."""
+        """What the interval of the difference says.
+
+        One training gives no interval. Nor do equal gains of a count over several trainings, which show nothing.
+        """
         if self.gain is None:
             return "unknown"
-        if not self.gain.has_interval:
+        if self.gain.n < 2:
             return "one training"
         return "more" if self.gain.is_above else "less" if self.gain.is_below else "chance"
 
@@ -146,6 +149,11 @@ class Attack(Group[ReleasedRow]):
         mine, others = self.by_evaluation(name), other.by_evaluation(name)
         pairs = {key: mine[key] - others[key] for key in mine if key in others}
         return _over_trainings(OVER_PUBLIC + name, pairs) if pairs else difference(self.value(name), other.value(name))
+
+    def value_beside(self, other: "Attack", name: str = ACCURACY) -> Estimate | None:
+        """Mean of one score over the evaluations that `change` compares; over all where the two share none."""
+        mine, others = self.by_evaluation(name), other.by_evaluation(name)
+        return _over_trainings(name, {key: mine[key] for key in mine if key in others} or mine)
 
     def deviation(self, name: str = ACCURACY) -> float | None:
         """Sample standard deviation over trainings, or over evaluations of the only one; None for fewer than two."""

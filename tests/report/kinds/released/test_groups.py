@@ -43,6 +43,24 @@ def test_a_group_is_one_attack_with_one_search_and_bridge() -> None:
     assert [one.variant for one in twice[0].groups] == ["run other", "run run"]  # unless it is the same evaluation
 
 
+def test_runs_whose_models_were_made_otherwise_stay_apart() -> None:
+    accuracy = {"a": 0.9, "b": 0.5}
+    made = [row | {"run": run} for run in "ab" for row in rows("plgmi", 0.7, 0.8, dataset="t", setting="2")]
+    entries = tuple(
+        Entry("plgmi", "plgmi", "t", "2", seed, target_scores={"test_accuracy": accuracy[run]}, run=run)
+        for run in "ab"
+        for seed in (0, 1)
+    )
+    found = [read_row(row | {"kind": "released-model"}, "row", row["run"]) for row in made]
+    apart = compare(found, entries, {"a": "plain", "b": "defended"})  # type: ignore[arg-type]
+    assert [one.title for one in apart] == ["run a", "run b"]
+    assert [(one.quality.mean, len(one.groups), len(one.groups[0].entries)) for one in apart if one.quality] == [
+        (0.9, 1, 2), (0.5, 1, 2),
+    ]  # fmt: skip
+    (together,) = compare(found, entries, {"a": "plain", "b": "plain"})  # type: ignore[arg-type]
+    assert (together.title, together.quality.mean if together.quality else None) == ("", pytest.approx(0.7))
+
+
 def test_attacks_come_before_baselines_and_the_best_first() -> None:
     (scenario,) = scenarios(
         *rows("public_random", 0.05), *rows("plgmi", 0.5), *rows("public_pseudo_labeled", 0.6),
@@ -181,6 +199,11 @@ def test_entries_of_equal_attacks_in_two_runs_stay_apart() -> None:
     entries = (Entry("plgmi", run="b"), Entry("plgmi", run="a"))
     found = topics(scenarios(*(row | {"run": name} for name in ("a", "b")), entries=entries), entries, None)
     assert {one.name: one.entries[0].run for one in found} == {"PLG-MI · run a": "a", "PLG-MI · run b": "b"}
+
+
+def test_entries_without_rows_stay_apart_by_run() -> None:
+    found = topics((), (Entry("plgmi", run="b"), Entry("plgmi", run="a")), None)
+    assert {one.name for one in found} == {"PLG-MI · run a", "PLG-MI · run b"}
 
 
 def test_names_of_older_versions_are_read() -> None:

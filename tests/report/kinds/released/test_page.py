@@ -332,6 +332,21 @@ def test_several_runs_are_pooled_over_their_seeds(make_named_released, outline, 
     assert build_report([first, second]) == first / "combined.html"
 
 
+@pytest.mark.parametrize("seeds", [(0, 1, 2), (3, 4, 5)])
+def test_runs_of_different_models_are_compared(make_named_released, outline, tmp_path: Path, seeds) -> None:
+    config = {"kind": "released-model", "data": {"name": "diabetes130"}}
+    defended = config | {"training": {"dp_sgd": {"noise_multiplier": 1.0}}}
+    first = make_named_released("plain")(seeds=(0, 1, 2), evaluations=1, config=config)
+    second = make_named_released("defended")(seeds=seeds, evaluations=1, config=defended)
+    page = outline(build_report([first, second], tmp_path / "both.html").read_text(encoding="utf-8"))
+    assert ["", "run plain", "run defended"] in page.rows
+    assert "3 3 evaluations of 20,000 rows" in page.text and "6 6 evaluations" not in page.text
+    (first / "config.yaml").unlink()
+    (second / "config.yaml").unlink()  # nothing says that their models were made alike
+    page = outline(build_report([first, second], tmp_path / "both.html").read_text(encoding="utf-8"))
+    assert ["", "run plain", "run defended"] in page.rows
+
+
 def test_the_report_is_the_same_each_time(make_released) -> None:
     folder = make_released(evaluations=2)
     assert build_report(folder).read_text() == build_report(folder).read_text()

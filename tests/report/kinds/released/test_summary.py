@@ -1,6 +1,7 @@
 """The summary follows from the numbers, in plain words."""
 
 import re
+from dataclasses import replace
 from html import unescape
 from typing import Any
 
@@ -13,7 +14,7 @@ from lightleak.report.blocks import Page, Table
 from lightleak.report.kinds.released import summary_section
 from lightleak.report.kinds.released_entries import Entry, Memorization
 from lightleak.report.kinds.released_groups import compare
-from lightleak.report.kinds.released_scores import Attack
+from lightleak.report.kinds.released_scores import COUNT, Attack
 from lightleak.report.page import render
 
 JARGON = (
@@ -146,12 +147,61 @@ def test_real_records_are_drawn_where_they_were_judged(real: float | None) -> No
         ((entry("plgmi", 0.60, 0.58, 0.62),), "may come through"),
         ((entry("plgmi", 0.60, 0.58, 0.62), entry("public_random", 0.5, 0.48, 0.52)), "Traces"),
         ((entry("plgmi", 0.60, 0.58, 0.62), entry("public_random", 0.59, 0.57, 0.61)), "copied: public ones"),
-        # Over two seeds 61.0 (48.3 to 73.7): no longer sure.
-        ((entry("plgmi", 0.60, 0.58, 0.62), entry("plgmi", 0.62, 0.6, 0.64, 1)), "Too few"),
+        # Over two seeds 61.0 (48.3 to 73.7): no longer sure, however many private records were held out.
+        ((entry("plgmi", 0.60, 0.58, 0.62), entry("plgmi", 0.62, 0.6, 0.64, 1)), "The trainings are too few"),
+        # One half is within the interval, and so is 0.7: nothing is ruled out.
+        ((entry("plgmi", 0.55, 0.5, 0.7),), "Too few private records"),
+        # Public ones are not shown to be as near: 5 to 100 of 100 of them are.
+        ((entry("plgmi", 0.90, 0.89, 0.91), entry("public_random", 0.567, 0.05, 1)), "may come through"),
+        ((entry("plgmi", 0.90, 0.89, 0.91), entry("public_random", 0.89)), "may come through"),
     ],
 )
 def test_copies_are_separated_from_nearness_that_public_records_have_too(entries: tuple[Entry, ...], says: str) -> None:
     assert says in made(PLGMI, BLIND, entries=entries)
+
+
+def test_copies_are_those_of_the_attack_with_most() -> None:
+    copying = rows("plgmi", 0.7, 0.72, 0.74, label="copying", exact_match_rate=0.4)
+    main = [row | {"exact_match_rate": 0.0} for row in PLGMI]
+    public = [row | {"exact_match_rate": 0.01} for row in PUBLIC]
+    memories = (entry("plgmi", 0.5, 0.48, 0.52), entry("public_pseudo_labeled", 0.5, 0.48, 0.52))
+    other = replace(entry("plgmi", 0.95, 0.94, 0.96), label="copying")
+    found = made(main, copying, public, entries=(*memories, other))
+    assert "another model recognizes 82 of 100" in found
+    assert "Traces of single records" in found and "Of 2 attacks, this is about the one with the most signs" in found
+    assert [line[1:] for line in risks(main, copying, public, entries=(*memories, other))[1:]] == [
+        ["95", "50"], ["40", "1"],
+    ]  # fmt: skip
+    found = made(main, copying, public, entries=memories)  # equal records are no reassurance whatever their distance
+    assert "No sign" not in found and "but 40 of 100 made-up ones equal a private one, and 1 of public ones" in found
+    assert "No sign" in made(main, public, entries=memories)
+    elsewhere = replace(other, setting="3")
+    assert "may come through" in made(
+        main, public, [row | {"setting": "3"} for row in copying], entries=(*memories, elsewhere)
+    )
+
+
+def test_equal_gains_of_a_count_are_of_several_trainings() -> None:
+    equal = beside(dict.fromkeys(MEASURES, MORE) | {COUNT: (20.0, 20.0, 20.0)})
+    assert next(one for one in main_of(equal).measures if one.is_count).outcome == "chance"
+    found = made(equal)
+    assert "On a single model" not in found and "by 4 of 5 measures" in found
+    partly = beside(dict.fromkeys(MEASURES, MORE))
+    for row in partly[1:]:
+        del row[f"over_public_{COUNT}"]
+    assert "by 4 of 5 measures" in made(partly)  # the other measures are of three models
+
+
+def test_a_gain_stands_beside_the_figures_that_it_is_of() -> None:
+    uneven, once = rows("plgmi", 0.95, 0.45, 0.45), rows("gan_without_target", 0.9)
+    found = made(uneven, once)
+    assert "another model recognizes 61.7 of 100" in found
+    assert "90 of 100 where both were measured, against 95 of the attack, so that the attack has 5.0 more" in found
+    few, most = rows("plgmi", 0.9), rows("public_random", 0.7, 0.9, 0.9)
+    assert "70 of 100 where both were measured, against 90 of the attack, so that the attack has 20.0" in made(
+        few, most
+    )
+    assert "where both" not in made(PLGMI, PUBLIC)
 
 
 def test_equal_records_are_compared_with_those_of_public_ones() -> None:
