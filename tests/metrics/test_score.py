@@ -49,7 +49,7 @@ def test_every_number_is_that_of_its_metric(make_case: Callable, seed: int):
         value = metric(reconstruction.labels, truth.labels) if isinstance(metric, LabelCountError) else metric(batch)
         assert found[name] == pytest.approx(value.item(), abs=1e-12), name
         compared += 1
-    assert compared == 10
+    assert compared == 11
     assert found["label_count_error"] == pytest.approx(1 / 6)
     for kind in ("categorical", "numerical"):
         names = [c.name for c in getattr(case.encoder.schema, kind)]

@@ -162,15 +162,20 @@ def test_a_table_is_run_and_compared(quick, tmp_path):
 
 
 def test_a_table_nobody_holds_is_reported(tmp_path):
-    table = load_paper_table("provfl-table17")
-    compared, rows, notes = run(table, tmp_path / "run", data_folder=str(tmp_path))
+    compared, rows, notes = run(load_paper_table("provfl-table11"), tmp_path / "run", data_folder=str(tmp_path))
     assert rows == []
     assert all(one.ours.n == 0 for one in compared)
-    assert any("texas100" in note for note in notes)
-    _, _, notes = run(
-        load_paper_table("provfl-table4"), tmp_path / "facts", dataset="texas100", data_folder=str(tmp_path)
+    assert any("nus-wide" in note and "needs the file" in note for note in notes)
+
+
+def test_texas_has_made_rows_where_its_files_are_missing(tmp_path):
+    table = load_paper_table("provfl-table4")
+    compared, _, _ = run(table, tmp_path / "facts", dataset="texas100", data_folder=str(tmp_path))
+    assert {one.stand_in for one in compared} == {"texas100 (made rows)"} and not any(
+        one.is_comparable for one in compared
     )
-    assert notes and all("needs the file" in note for note in notes)  # not that "T-u1" is no property
+    shares = [one.ours.mean for one in compared if one.cell.metric == "true_fraction"]
+    assert shares == pytest.approx([0.5508, 0.7548], abs=0.01)
 
 
 def test_nothing_selected_is_refused(tmp_path):
