@@ -171,9 +171,7 @@ def test_a_table_nobody_holds_is_reported(tmp_path):
 def test_texas_has_made_rows_where_its_files_are_missing(tmp_path):
     table = load_paper_table("provfl-table4")
     compared, _, _ = run(table, tmp_path / "facts", dataset="texas100", data_folder=str(tmp_path))
-    assert {one.stand_in for one in compared} == {"texas100 (made rows)"} and not any(
-        one.is_comparable for one in compared
-    )
+    assert {one.stand_in for one in compared} == {"texas100 (made rows)"} and not any(one.same_data for one in compared)
     shares = [one.ours.mean for one in compared if one.cell.metric == "true_fraction"]
     assert shares == pytest.approx([0.5508, 0.7548], abs=0.01)
 
