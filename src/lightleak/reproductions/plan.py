@@ -156,7 +156,7 @@ def pack_seconds(pack: Pack, folder: Path, device: torch.device, seconds: float)
 
     def report(amount: float) -> None:
         seen.append((time.perf_counter() - began, amount))
-        if seen[-1][0] - seen[0][0] > seconds:
+        if amount and seen[-1][0] - seen[0][0] > seconds:
             raise _EnoughError
 
     try:

@@ -70,7 +70,7 @@ LEAST_NATS = 1.0
 """What a round must gain for another one to follow, in units of the posterior."""
 
 Report = Callable[[float], None]
-"""Told the share of the work that is done."""
+"""Called with the share of the work that is done."""
 
 
 @dataclass(frozen=True)

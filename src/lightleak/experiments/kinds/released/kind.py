@@ -138,7 +138,8 @@ def _probe(config: ReleasedConfig, device: torch.device, seconds: float) -> Prob
     with TemporaryDirectory() as name, quiet_lightning():
         folder = Path(name)
         for model in plan_models(replace(config, seeds=config.seeds[:1])):
-            cost = measure_pack(model.shortened, config.training.max_epochs, device, folder, share, True)
+            epochs = config.training.max_epochs
+            cost = measure_pack(model.shortened, epochs, device, folder, share, reports_steps=True)
             trainings.append(Estimate("training", config.training.batch_size, model.role, seeds, cost))
             scores = unit_file(folder, model.ids[0])
             scores.rename(folder / scores.name)  # `measure_pack` begins with no units; attacks need these

@@ -132,8 +132,8 @@ def _probe(config: VerticalConfig, jobs: Sequence[Job], device: torch.device, se
     found, attacked = [], len(config.epochs_attacked)
     for attacks, members in alike.items():
         with TemporaryDirectory() as folder, quiet_lightning():
-            share = seconds / len(alike)
-            cost = measure_pack(members[0].shortened, config.training.epochs, device, Path(folder), share, True)
+            share, epochs = seconds / len(alike), config.training.epochs
+            cost = measure_pack(members[0].shortened, epochs, device, Path(folder), share, reports_steps=True)
         cost = replace(cost, unit=cost.unit * attacked)
         name = members[0].who
         adversaries = " and ".join(dict.fromkeys(adversary for _, adversary in attacks))
