@@ -46,7 +46,7 @@ def test_attacks_are_listed_by_setting_with_their_time(
 def test_audits_are_printed_as_configs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     # What a probe measures is tested with the audit's own plan (tests/experiments/kinds/vertical/test_plan.py).
     cost = Cost(unit=2.0, step=0.5, steps=60, memory=None)
-    monkeypatch.setattr(vertical, "measure_pack", lambda *arguments: cost)
+    monkeypatch.setattr(vertical, "measure_pack", lambda *arguments, **named: cost)
     out = printed("provfl-table9", capsys, dataset="bank", seeds=(0, 1))
     assert "training, passive" in out and "in bank_passive" in out
     assert "provfl_m MR: {attack: provfl_m" in out and "seeds: [0, 1]" in out
