@@ -112,11 +112,11 @@ def test_a_capture_of_other_people_is_refused(run: Path, tiny: Config) -> None:
     unit = plan_units(config, experiment, run)[0]
     update, truth = unit.observe()
     assert truth is not None and truth.ids is not None
-    require_ids(unit, experiment)
+    require_ids([unit], experiment)
     for ids in (truth.ids.roll(1), None):
         other = replace(unit, observe=partial(returned, update, replace(truth, ids=ids)))
         with pytest.raises(ObservationError, match=r"whose rows|people whom"):
-            require_ids(other, experiment)
+            require_ids([unit, other], experiment)
 
 
 def returned(*observed: Any) -> Any:

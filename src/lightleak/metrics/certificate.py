@@ -12,7 +12,7 @@ from lightleak.core.reconstruction import Reconstruction
 from lightleak.data.encoder import TableEncoder
 from lightleak.metrics.cells import Cells, agreement, categorical_mask, checked_pair
 from lightleak.metrics.matched_batch import MatchedBatch
-from lightleak.metrics.score import match, true_rows
+from lightleak.metrics.score import found_cells, match, true_rows
 
 NAMES = (
     "certified_rows",
@@ -175,7 +175,7 @@ def _equal_rows(reconstruction: Reconstruction, truth: GroundTruth, encoder: Tab
         Equal in categories, and label where the certificate proves labels; and in these and in numbers within
         `NUMBERS_WITHIN`.
     """
-    true, found = checked_pair(encoder, true_rows(truth, encoder).cells, reconstruction.rows)
+    true, found = checked_pair(encoder, true_rows(truth, encoder).cells, found_cells(reconstruction, encoder))
     pairs = agreement(encoder, Cells(true.codes[:, None], true.numbers[:, None]), found, NUMBERS_WITHIN)
     categories = pairs[..., categorical_mask(encoder)].all(-1)
     certificate = reconstruction.certificate

@@ -12,6 +12,7 @@ from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.remembered import Remembered
 from lightleak.data.encoder import TableEncoder
 from lightleak.metrics.accuracy import fraction
+from lightleak.metrics.cells import Cells, table_cells
 from lightleak.metrics.certainty import known_mean, ranked_accuracy
 from lightleak.metrics.labels import label_count_error
 from lightleak.metrics.matched_batch import MatchedBatch
@@ -28,8 +29,20 @@ def match(reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEnco
         DataError: the reconstruction does not fit the schema.
     """
     return MatchedBatch.compare(
-        encoder, true_rows(truth, encoder).cells, reconstruction.rows, reconstruction.uncertainty
+        encoder, true_rows(truth, encoder).cells, found_cells(reconstruction, encoder), reconstruction.uncertainty
     )
+
+
+_FOUND: Remembered[Cells] = Remembered(most=64)
+
+
+def found_cells(reconstruction: Reconstruction, encoder: TableEncoder) -> Cells:
+    """Return the rows of a reconstruction as tensors, made once for all metrics.
+
+    Raises:
+        DataError: the reconstruction does not fit the schema.
+    """
+    return _FOUND.get((reconstruction, encoder), lambda: table_cells(encoder, reconstruction.rows))
 
 
 @dataclass(frozen=True)

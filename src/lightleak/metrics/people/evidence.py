@@ -11,10 +11,10 @@ import pandas as pd
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.data.encoder import TableEncoder
-from lightleak.metrics.cells import table_cells
 from lightleak.metrics.certificate import proven_rows, wrong_certificates
 from lightleak.metrics.matched_batch import MatchedBatch
 from lightleak.metrics.people.rows import Bools, Floats, Ints, Population, Rows
+from lightleak.metrics.score import found_cells
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Proposed:
         ids = np.arange(len(truth.labels)) if truth.ids is None else truth.ids.cpu().numpy()
         certificate = reconstruction.certificate
         proven = proven_rows(reconstruction, truth, encoder, batch).numpy()
-        cells = table_cells(encoder, reconstruction.rows)
+        cells = found_cells(reconstruction, encoder)
         rows = Rows.of((cells.codes, cells.numbers), reconstruction.labels)
         return cls(
             ids=ids,

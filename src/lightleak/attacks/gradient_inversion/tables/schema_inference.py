@@ -128,12 +128,15 @@ def _ties(
 ) -> dict[int, Tie]:
     found: dict[int, Tie] = {}
     most = min(n_rows, len(raw)) - SPARE_ROWS
+    inverses: dict[int, Tensor] = {}  # a column of many categories takes long, and every number is fitted by it
     for j, (column, position) in enumerate(zip(encoder.schema.numerical, encoder.numerical_positions, strict=True)):
         for k, block in enumerate(encoder.layout.categorical):
             if j in constants or len(present[k]) >= most:
                 continue
             of_categories = raw[:, block.start + present[k]]
-            fitted = torch.linalg.pinv(of_categories) @ raw[:, position]
+            if k not in inverses:
+                inverses[k] = torch.linalg.pinv(of_categories)
+            fitted = inverses[k] @ raw[:, position]
             distance = (of_categories @ fitted - raw[:, position]).norm()
             if not bool(distance <= allowed[position] + fitted.abs() @ allowed[block.start + present[k]]):
                 continue

@@ -46,6 +46,9 @@ from lightleak.experiments.unit import StoredUpdate, Unit, finished_files, kept_
 from lightleak.metrics.people.rows import Population
 from lightleak.targets.own import trust_network
 
+CHECKED_AT_ONCE = 64
+"""Captures whose rows are compared with the table together."""
+
 
 class UpdatesKind(Kind[AuditConfig, Experiment]):
     """Federated learning: what clients send."""
@@ -79,11 +82,14 @@ class UpdatesKind(Kind[AuditConfig, Experiment]):
                 train(config, experiment, folder, console)
         units = plan_units(config, experiment, folder)
         present = finished_files(folder)
-        for unit in units:
-            if unit.facts["source"] == "training" and unit_file(folder, unit.id).name not in present:
+        captured = [one for one in units if one.facts["source"] == "training"]
+        ahead = [one for one in captured if unit_file(folder, one.id).name not in present]
+        for start in range(0, len(ahead), CHECKED_AT_ONCE):
+            some = ahead[start : start + CHECKED_AT_ONCE]
+            for unit in some:
                 unit.observe()  # a capture that its batch does not reproduce is refused before any attack
-                if unit.keeps_people:
-                    require_ids(unit, experiment)
+            if of_people := [unit for unit in some if unit.keeps_people]:
+                require_ids(of_people, experiment)
         yield attack_stage(units, config, folder, engine.device)
         whole = [attack for attack in config.attacks if attack not in config.capture.sample]
         people = partial(Population.of, experiment.table, experiment.encoder, experiment.marginals, config.seed)

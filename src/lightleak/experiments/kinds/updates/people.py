@@ -27,19 +27,28 @@ SUMMARY_FILE = "people.json"
 """Counts and shares alone, for ``results.json``: a redacted run keeps it."""
 
 
-def require_ids(unit: Unit, experiment: Experiment) -> None:
-    """Check that the recorded rows are those of the people whom the capture names.
+def require_ids(units: Sequence[Unit], experiment: Experiment) -> None:
+    """Check that the recorded rows are those of the people whom the captures name.
 
     Raises:
-        ObservationError: they are not, or it names none.
+        ObservationError: they are not, or a capture names none.
     """
-    _, truth = unit.observe()
-    if truth is None or truth.ids is None:
-        raise ObservationError(f"{unit.id}: the capture does not say whose rows it holds")
-    people = experiment.table.train.iloc[truth.ids.tolist()]
-    inputs, labels = experiment.encoder.encode(people), experiment.encoder.encode_labels(people)
-    if not (np.allclose(inputs, truth.inputs.float(), atol=1e-5) and labels.equal(truth.labels)):
-        raise ObservationError(f"{unit.id}: the recorded rows are not those of the people whom the capture names")
+    found = []
+    for unit in units:
+        _, truth = unit.observe()
+        if truth is None or truth.ids is None:
+            raise ObservationError(f"{unit.id}: the capture does not say whose rows it holds")
+        found.append((unit, truth, truth.ids))
+    # Encoding checks a table column by column: many rows take hardly longer than those of one update.
+    people = experiment.table.train.iloc[[one for _, _, ids in found for one in ids.tolist()]]
+    sizes = [len(ids) for _, _, ids in found]
+    inputs, labels = (
+        experiment.encoder.encode(people).split(sizes),
+        experiment.encoder.encode_labels(people).split(sizes),
+    )
+    for (unit, truth, _), own_inputs, own_labels in zip(found, inputs, labels, strict=True):
+        if not (np.allclose(own_inputs, truth.inputs.float(), atol=1e-5) and own_labels.equal(truth.labels)):
+            raise ObservationError(f"{unit.id}: the recorded rows are not those of the people whom the capture names")
 
 
 def write_people(
