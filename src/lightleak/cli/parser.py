@@ -202,7 +202,7 @@ def build_parser() -> argparse.ArgumentParser:
     explain = commands.add_parser(
         "explain", help="what an attack, a defense or a metric does and assumes, and what was measured"
     )
-    explain.add_argument("name", help="as lightleak list prints it")
+    explain.add_argument("name", help="an attack, a defense or a metric, as lightleak list prints it")
     explain.set_defaults(run=listings.explain, takes_settings=False)
     return parser
 
