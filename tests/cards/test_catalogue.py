@@ -143,3 +143,22 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
         find_cards("tablaek")
     with pytest.raises(UsageError, match="lightleak list attacks"):
         find_cards("???")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("adult", "a dataset; lightleak data describe adult"),
+        ("resnet", "a target; lightleak list targets"),
+        ("tableak-table1", "a reproduction; lightleak reproduce tableak-table1 --plan"),
+    ],
+)
+def test_a_name_that_has_no_card_is_answered_with_where_it_is_described(name: str, said: str) -> None:
+    with pytest.raises(UsageError, match=f"'{name}' is {said}"):
+        find_cards(name)
+
+
+def test_a_list_of_defenses_says_what_each_does() -> None:
+    listed = dict(load_catalogue().lines("defenses"))
+    assert listed["clipping"].startswith("horizontal: Scale the gradient down")
+    assert listed["withdraw"].startswith("vertical: A share of the rows")

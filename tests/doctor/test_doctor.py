@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import importlib
+import importlib.util
 import io
 import json
 import os
@@ -96,6 +97,13 @@ def test_imports_that_break_are_named_and_the_others_tried(tmp_path: Path, monke
     found = install.imports(modules, errors)
     assert states(found) == {"imports": OK, "import bad_one": PROBLEM, "import fatal_one": PROBLEM}
     assert found[0].found.startswith("2 of 4")
+
+
+def test_every_package_that_is_installed_has_a_module_of_the_name_that_is_tried() -> None:
+    groups = install.declared_requirements()
+    names = {need.name for extra in ("", *install.user_extras(groups)) for need in groups[extra]}
+    here = [name for name in names if install.installed_version(name)]
+    assert [name for name in here if importlib.util.find_spec(install.module_of(name)) is None] == []
 
 
 def test_an_import_that_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,13 @@ from lightleak.core.plugins import PLUGINS
 
 CATALOGUE = "catalogue.json"
 
+WITHOUT_CARD = {
+    "datasets": "a dataset; lightleak data describe {} describes it",
+    "targets": "a target; lightleak list targets has a line about it",
+    "reproductions": "a reproduction; lightleak reproduce {} --plan says what it would run",
+}
+"""What has a name and no card, and where it is described."""
+
 
 @dataclass(frozen=True)
 class DatasetEntry:
@@ -85,7 +92,7 @@ class Catalogue:
             return list(self.reproductions.items())
         of_kind = [card for card in self.cards if f"{card.kind}s" == what]
         if what == "defenses":
-            return [(card.name, ": ".join(filter(None, (_in_a_line(card.family), card.citation)))) for card in of_kind]
+            return [(card.name, f"{card.family.partition(':')[0]}: {card.summary}") for card in of_kind]
         return [(card.name, ": ".join(filter(None, (card.title, card.summary)))) for card in of_kind]
 
 
@@ -109,10 +116,13 @@ def find_cards(name: str) -> tuple[Card, ...]:
     """Return the cards of a name; more than one where two families use it.
 
     Raises:
-        UsageError: unknown name; the message has the nearest ones.
+        UsageError: a name without a card, or an unknown one; the message says where it is described, or the nearest.
     """
     cards = tuple(card for card in all_cards() if card.name == current_name(name))
     if not cards:
+        for what, about in WITHOUT_CARD.items():
+            if name in getattr(load_catalogue(), what):
+                raise UsageError(f"{name!r} is {about.format(name)}; cards are of attacks, defenses and metrics")
         known = sorted({card.name for card in all_cards()})
         close = get_close_matches(name, known, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
@@ -129,7 +139,3 @@ def _card(entry: dict[str, Any]) -> Card:
 
 def _tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
-
-
-def _in_a_line(family: str) -> str:
-    return family.replace(": ", ", ")

@@ -19,7 +19,7 @@ VALUE_FLAGS = {
 BARE_FLAGS = ("--plan", "--help")
 """Flags of these commands that take no value."""
 
-COMMA_FLAGS = ("--attacks", "--batch-sizes", "--drop", "--settings")
+COMMA_FLAGS = ("--attacks", "--batch-sizes", "--categorical", "--drop", "--settings")
 """Flags that take several values as one word."""
 
 PDF = ".pdf"
@@ -97,6 +97,15 @@ def flag_settings(rest: Sequence[str]) -> dict[str, Any]:
         except yaml.YAMLError as error:
             raise UsageError(f"--{key} needs a YAML value, got {text!r}") from error
     return settings
+
+
+def names(text: str | None) -> tuple[str, ...]:
+    """Split a word that names several things.
+
+    >>> names("a, b"), names(None)
+    (('a', 'b'), ())
+    """
+    return tuple(name.strip() for name in text.split(",")) if text else ()
 
 
 def unknown_word(word: str, arguments: Sequence[str], parsed: argparse.Namespace) -> str:

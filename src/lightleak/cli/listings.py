@@ -8,6 +8,7 @@ from rich.table import Table as Grid
 
 from lightleak.cards import find_cards, load_catalogue
 from lightleak.cards.terminal import print_card
+from lightleak.cli.arguments import names
 from lightleak.core.errors import UsageError
 
 
@@ -53,17 +54,13 @@ def data_describe(parsed: argparse.Namespace, console: Console) -> None:
     from lightleak.data.encoder import TableEncoder
     from lightleak.data.user_table import load_table
 
-    if parsed.name in DATASETS:
+    if parsed.name in DATASETS or not Path(parsed.name).suffix:
         table = load_dataset(parsed.name)
-    elif Path(parsed.name).suffix:
-        if parsed.label is None:
-            raise UsageError(f"{parsed.name} is a file: name its label column with --label")
-        dropped = [name.strip() for name in parsed.drop.split(",")] if parsed.drop else []
-        codes = [name.strip() for name in parsed.categorical.split(",")] if parsed.categorical else []
-        table = load_table(Path(parsed.name), parsed.label, drop=dropped, missing=parsed.missing, categorical=codes)
+    elif parsed.label is None:
+        raise UsageError(f"{parsed.name} is a file: name its label column with --label")
     else:
-        DATASETS.get(parsed.name)
-        return
+        dropped, codes = names(parsed.drop), names(parsed.categorical)
+        table = load_table(Path(parsed.name), parsed.label, drop=dropped, missing=parsed.missing, categorical=codes)
     schema, shares = table.schema, table.train[table.schema.label.name].value_counts(normalize=True)
     console.print(f"{table.card.title}: {len(table.train)} training rows, {len(table.test)} test rows", soft_wrap=True)
     console.print(

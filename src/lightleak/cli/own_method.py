@@ -268,11 +268,8 @@ def _compared(group: tuple[Any, ...], pairs: Mapping[tuple[Any, ...], list[tuple
     condition, method, attack, metric = group
     own = {key: math.fsum(pair[0] for pair in found) / len(found) for key, found in pairs.items()}
     ours = {key: math.fsum(pair[1] for pair in found) / len(found) for key, found in pairs.items()}
-    difference, mine, theirs = (
-        paired_difference(ours, own, _range(metric)[1]),
-        estimate(own.values()),
-        estimate(ours.values()),
-    )
+    difference = paired_difference(ours, own, _range(metric)[1])
+    mine, theirs = estimate(own.values()), estimate(ours.values())
     assert difference is not None and mine is not None and theirs is not None  # there is a pair
     return Compared(
         {key: value for key, value in zip(CONDITION, condition, strict=True) if value is not None},
@@ -313,7 +310,7 @@ def table(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
 
 def markdown(compared: Sequence[Compared], folder: Path, file: Path) -> str:
     """Return the comparison as a page."""
-    head, *lines = [" | ".join(cell.replace("|", r"\|") for cell in line) for line in table(compared)]
+    head, *lines = [[cell.replace("|", r"\|") for cell in line] for line in table(compared)]
     shared = {
         key: value
         for key, value in compared[0].condition.items()
@@ -325,7 +322,7 @@ def markdown(compared: Sequence[Compared], folder: Path, file: Path) -> str:
         "where the method's score is higher. Intervals are not adjusted: of 20 comparisons of equal methods, about one "
         f"excludes zero by chance; here are {len(compared)}.",
         "Same for all: " + ", ".join(f"{key} {value}" for key, value in shared.items()) + ".",
-        "\n".join([f"| {head} |", "|" + " --- |" * len(table(compared)[0]), *(f"| {line} |" for line in lines)]),
+        "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *lines)),
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -33,7 +33,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"lightleak {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
 
-    audit = commands.add_parser("audit", help="train a target, attack what leaves its clients, report")
+    audit = commands.add_parser("audit", help="train, capture, attack, report; the config says which kind of audit")
     audit.add_argument(
         "config", nargs="?", type=_config, help="YAML config; any of its keys is also a flag (--training.epochs 3)"
     )
@@ -43,13 +43,17 @@ def build_parser() -> argparse.ArgumentParser:
     audit.set_defaults(run=runs.audit, takes_settings=True, output_folder=_audit_folder)
 
     attack = commands.add_parser("attack", help="attack captured updates offline")
-    attack.add_argument("config", type=_config, help="YAML config that lists the attacks")
+    attack.add_argument("config", type=_config, help="YAML config that lists the attacks; its keys are flags as well")
     attack.add_argument("--capture", type=_path, required=True, metavar="DIR", help="folder with one or more captures")
     attack.add_argument("--output", type=_path, help="run folder (default: runs/attack-<name of the config>)")
     attack.set_defaults(run=runs.attack, takes_settings=True, output_folder=_in_runs("attack-{config.stem}"))
 
     tune = commands.add_parser("tune", help="search an audit's settings with Optuna; rerun to resume")
-    tune.add_argument("config", type=_config, help="YAML config with searches in place of values and a section 'study'")
+    tune.add_argument(
+        "config",
+        type=_config,
+        help="YAML config with searches in place of values and a section 'study'; its keys are flags as well",
+    )
     tune.add_argument("--output", type=_path, help="the study's folder (default: runs/<name of the config>)")
     tune.add_argument("--workers", type=int, default=0, help="trials at once (default: one per GPU, or per core)")
     tune.add_argument("--trials", type=int, help="how many (default: the config's)")
@@ -136,7 +140,8 @@ def build_parser() -> argparse.ArgumentParser:
         type=_path,
         nargs="?",
         metavar="OTHER",
-        help="another run on the same table, such as one with a defense; both with capture.coverage epoch or rounds",
+        help="another run on the same table, such as one with a defense; both need people.csv, which runs with "
+        "capture.coverage epoch or rounds write",
     )
     compare.add_argument(
         "--with",
@@ -160,7 +165,7 @@ def build_parser() -> argparse.ArgumentParser:
         run=listings.data_list, takes_settings=False
     )
     prepare = steps.add_parser("prepare", help="download the official files")
-    prepare.add_argument("name")
+    prepare.add_argument("name", help="as lightleak data list prints it")
     prepare.add_argument("--data", type=_path, help="folder to keep them in")
     prepare.add_argument("--force", action="store_true", help="download again")
     prepare.set_defaults(run=listings.data_prepare, takes_settings=False)
@@ -197,7 +202,7 @@ def build_parser() -> argparse.ArgumentParser:
     explain = commands.add_parser(
         "explain", help="what an attack, a defense or a metric does and assumes, and what was measured"
     )
-    explain.add_argument("name", help="as lightleak list prints it")
+    explain.add_argument("name", help="an attack, a defense or a metric, as lightleak list prints it")
     explain.set_defaults(run=listings.explain, takes_settings=False)
     return parser
 

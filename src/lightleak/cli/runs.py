@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from lightleak.cli.arguments import flag_settings
+from lightleak.cli.arguments import flag_settings, names
 from lightleak.core.errors import UsageError
 from lightleak.core.former_names import current_name
 
@@ -81,12 +81,12 @@ def reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, command
         dataset=parsed.dataset,
         batches=parsed.batches,
         batch_sizes=_numbers("--batch-sizes", parsed.batch_sizes),
-        attacks=tuple(map(current_name, parsed.attacks.split(","))) if parsed.attacks else None,
+        attacks=tuple(map(current_name, names(parsed.attacks))) or None,
         labels=parsed.labels,
         seeds=tuple(range(parsed.seed, parsed.seed + seeds)),
         data_folder=parsed.data,
         as_published=parsed.as_published,
-        settings=tuple(parsed.settings.split(",")) if parsed.settings else None,
+        settings=names(parsed.settings) or None,
         iterations=parsed.iterations,
         search_restarts=parsed.search_restarts,
         strongest=parsed.strongest,

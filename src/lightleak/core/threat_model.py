@@ -144,7 +144,7 @@ class Threat:
 
 @dataclass(frozen=True)
 class ThreatModel:
-    """The assumptions of one attack run (DESIGN.md, vocabulary).
+    """The assumptions of one attack run.
 
     Attributes:
         labels: ``true`` (given to the attack), ``restored`` (estimated from the update) or ``none`` (not used).

@@ -29,7 +29,7 @@ class Marginals:
 
     @classmethod
     def of(cls, schema: TableSchema, frame: pd.DataFrame, bins: int = BINS) -> "Marginals":
-        """Count ``frame``, which should be rows disjoint from the clients' (DESIGN.md, threat model).
+        """Count ``frame``, which should be rows disjoint from the clients'.
 
         Numbers are cut into ``bins`` equal bins, whole numbers of a narrower range into one bin a value; a bin stands
         for its lower edge, as in the reference implementation.

@@ -74,9 +74,7 @@ def cuda_seen(build: str | None, driver: str | None, count: int, visible: str | 
         return CUDA.ok("no GPU here (no NVIDIA driver); work runs on the CPU")
     if build is None:
         found = f"the machine has NVIDIA driver {driver}, but this torch is built for CPUs alone"
-        return CUDA.problem(
-            found, "install torch's default build (README, GPU, CPU, extras), or continue without the GPU"
-        )
+        return CUDA.problem(found, "install torch's default build (docs/install.md), or continue without the GPU")
     if visible is not None and visible.strip() in ("", "-1"):
         return CUDA.note(f"hidden by CUDA_VISIBLE_DEVICES={visible!r}", "unset CUDA_VISIBLE_DEVICES to use them")
     found = f"none seen, though torch is built for CUDA {build} and driver {driver} is there"

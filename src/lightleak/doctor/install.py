@@ -25,13 +25,15 @@ from lightleak.experiments.installed import (
 TOPIC = "install"
 
 MODULES = {
+    "mkdocs-material": "material",
+    "mlflow-skinny": "mlflow",
     "pillow": "PIL",
-    "pytorch-tabular": "pytorch_tabular",
+    "pytorch-frame": "torch_frame",
     "pyyaml": "yaml",
     "scikit-learn": "sklearn",
     "xgboost-cpu": "xgboost",
 }
-"""Modules whose names differ from their packages."""
+"""Modules whose names differ from their packages in more than a hyphen."""
 
 IMPORT_SECONDS = 300.0
 """Timeout: the first import after an installation compiles thousands of files, on a shared folder one request each."""
@@ -59,7 +61,7 @@ def check(facts: Facts) -> list[Finding]:
     groups = declared_requirements()
     names = [need.name for extra in ("", *user_extras(groups)) for need in groups[extra]]
     here = sorted({name for name in names if installed_version(name)})
-    modules = [MODULES.get(name, name.replace("-", "_")) for name in here]
+    modules = [module_of(name) for name in here]
     return [
         python_version(platform.python_version(), _wanted_python()),
         *metadata_lag(groups, metadata_requirements()),
@@ -176,6 +178,15 @@ def import_errors(modules: Sequence[str], timeout: float = IMPORT_SECONDS) -> di
     return errors
 
 
+def module_of(package: str) -> str:
+    """Return the module that a package is imported by.
+
+    >>> module_of("pytorch-frame"), module_of("pytorch-tabular")
+    ('torch_frame', 'pytorch_tabular')
+    """
+    return MODULES.get(package, package.replace("-", "_"))
+
+
 def requirements_of(name: str) -> list[Requirement]:
     """Return the requirements of an installed distribution on this machine, without its extras."""
     try:
@@ -202,7 +213,7 @@ def _pip_install(need: Requirement) -> str:
 
 
 def _package_of(module: str) -> str:
-    return next((package for package, name in MODULES.items() if name == module), module)
+    return next((package for package, name in MODULES.items() if name == module), module.replace("_", "-"))
 
 
 def _wanted_python() -> str:

@@ -30,8 +30,9 @@ OWN = "LightLeak's own"
 """Citation of what no paper defines."""
 
 
-def _entropy(tables: str) -> Facts:
+def _entropy(tables: str, summary: str = "") -> Facts:
     return Facts(
+        summary,
         needs=("An attack that says how sure it is of every cell.",),
         deviates=(
             "The share is of the cells of one kind; the published notebook takes a quarter of the number of numerical "
@@ -46,8 +47,13 @@ def _entropy(tables: str) -> Facts:
 METRICS.register("cell_accuracy", Facts(citation=f"{TABLEAK}, Eq. 6 and 7"))(CellAccuracy)
 METRICS.register("categorical_accuracy", Facts(citation=f"{TABLEAK}, Fig. 4"))(CategoricalAccuracy)
 METRICS.register("numerical_accuracy", Facts(citation=f"{TABLEAK}, Fig. 4"))(NumericalAccuracy)
-METRICS.register("exact_match_rate", Facts(citation=OWN))(ExactMatchRate)
-METRICS.register("close_match_rate", Facts(citation=OWN))(partial(ExactMatchRate, True))
+METRICS.register(
+    "exact_match_rate", Facts("fraction of rows that are right in every digit, mean over batches", citation=OWN)
+)(ExactMatchRate)
+METRICS.register(
+    "close_match_rate",
+    Facts("fraction of rows that are right in every cell, numbers within TabLeak's tolerance (Eq. 6)", citation=OWN),
+)(partial(ExactMatchRate, True))
 METRICS.register(
     "rmse",
     Facts(
@@ -62,7 +68,11 @@ _KINDS: tuple[CellKind, ...] = ("categorical", "numerical")
 _ENDS: tuple[End, ...] = ("top", "bottom")
 for _kind in _KINDS:
     for _end in _ENDS:
-        METRICS.register(f"{_end}25_{_kind}", _entropy("Tables 4 and 29-32"))(partial(QuartileAccuracy, _kind, _end))
+        _sure = "surest" if _end == "top" else "least sure"
+        _summary = f"accuracy of the quarter of a batch's {_kind} cells that the attacker is {_sure} of"
+        METRICS.register(f"{_end}25_{_kind}", _entropy("Tables 4 and 29-32", _summary))(
+            partial(QuartileAccuracy, _kind, _end)
+        )
 METRICS.register(
     "label_count_error",
     Facts("half the L1 distance of restored and true label counts over n", citation=f"{TABLEAK}, Tables 1 and 17-20"),

@@ -95,7 +95,7 @@ class ExactMatchRate(BatchMean):
 
 
 class LeakageOverBaseline(OfKind):
-    """Cell accuracy minus that of a baseline that never saw the update, on the same batches (DESIGN.md, leakage).
+    """Cell accuracy minus that of a baseline that never saw the update, on the same batches.
 
     At or below 0 nothing was learned from the update (TabLeak Sec. 4, Baselines). The baseline's rows are matched to
     the truth as the attack's are, so both gain alike from matching.

@@ -25,7 +25,7 @@ def mean_column_rmse(errors: Tensor) -> Tensor:
 
 
 class NumericalRMSE(BatchMean):
-    """Eq. 8 of TabLeak on the matched rows, mean over batches.
+    """Root mean squared error of matched numbers, in deviations of each column (TabLeak Eq. 8); mean over batches.
 
     The paper and its code do not say in which units Fig. 11 is drawn. In raw units the widest column decides alone (the
     tolerances of TabLeak Table 7 are 33,699 for Adult's fnlwgt and 0.8 for its education-num), so errors are divided by

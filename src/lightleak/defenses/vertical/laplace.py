@@ -24,7 +24,7 @@ from lightleak.targets.split import Transform
 )
 @dataclass(frozen=True)
 class LaplaceDefense(VerticalDefense):
-    """Every element of every gradient that is sent back gets Laplace noise of mean 0.
+    """Add Laplace noise of mean 0 to every element of every gradient that is sent back.
 
     It protects what the parties receive. The active party computes the gradients and sees them without noise.
 

@@ -59,7 +59,9 @@ Budget = Literal["record", "value"]
 )
 @dataclass(frozen=True)
 class R3eluDefense(VerticalDefense):
-    """Outputs and gradients travel as randomized responses, by the definition at the head of this module.
+    """Send outputs and gradients as randomized responses (R3eLU).
+
+    The definition stands at the head of this module.
 
     Attributes:
         epsilon: budget of one step and direction, halved between responses and noise.

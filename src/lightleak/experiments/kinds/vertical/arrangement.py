@@ -96,7 +96,7 @@ class PublishedOrder:
         numbers: numerical columns in order.
         categories: categorical columns in order.
         victim_width: encoded columns of the victim, after the property's own one-hot column was moved to the front.
-        standardized: numbers are standardised; otherwise divided by their largest value.
+        standardized: numbers are standardized; otherwise divided by their largest value.
         decimals: they are then rounded.
         missing_last: the category of missing values comes last ("Other"), not where "?" sorts.
         with_other: columns that get an "Other" category without a row.

@@ -22,7 +22,7 @@ class VerticalDataConfig(TableSource):
     """Which table (see `TableSource`), and how its cells become numbers.
 
     Attributes:
-        encoding: ``onehot`` (0/1 and standardised numbers, as in ProVFL's Adult), any other encoding of
+        encoding: ``onehot`` (0/1 and standardized numbers, as in ProVFL's Adult), any other encoding of
             `lightleak.data.encoder.TableEncoder`, or ``bits`` for tables of 0 and 1 alone, kept as bytes.
         test_fraction: share of all rows held out to measure the task's quality.
         split_seed: rows are split by the root seed, so that every seed has another split; a number fixes one split for
