@@ -122,6 +122,11 @@ class Risk:
         """Main attack, control and baseline."""
         return self.attack, self.control, self.baseline
 
+    @property
+    def gain(self) -> float:
+        """How much more the attack achieves than the baseline; 0 where either is not known."""
+        return self.attack.share - self.baseline.share if self.attack and self.baseline else 0.0
+
 
 @dataclass(frozen=True)
 class Links:
@@ -175,11 +180,11 @@ class Point:
 
 @dataclass(frozen=True)
 class Group:
-    """People with one category of a sensitive column.
+    """People with one category of a sensitive column, or with numbers in one band.
 
     Attributes:
         column: the column.
-        category: its category.
+        category: its category; of a column of numbers a band, such as ``29 to 37``.
         n: people of that category in the updates.
         proven: how many of them were proven at least once.
         low: lower end of Wilson's 95% interval of their share.
@@ -196,6 +201,15 @@ class Group:
     high: float = json_field(low=0, high=1)
     recovered: int | None = json_field(low=0, default=None)
     curve: tuple[Point, ...] = ()
+
+    @classmethod
+    def of(
+        cls, column: str, category: str, n: int, proven: int, recovered: int | None, curve: tuple[Point, ...] = ()
+    ) -> "Group":
+        """Return the group with its interval."""
+        rate = Rate.of(proven, n)
+        assert rate is not None  # a group has at least one person
+        return cls(column, category, n, proven, rate.low, rate.high, recovered, curve)
 
     @property
     def exposed(self) -> Rate:
@@ -263,11 +277,12 @@ class People:
         sharing: in how far people share their row with others, from unique ones on; empty where the table is not known.
         unit: what a point of the curve counts.
         curve: people over the training, at most 200 points, the last one at its end.
-        groups: people by category of each categorical sensitive column.
+        groups: people by category of each sensitive column, and by band of each of numbers.
         singling_out: the first risk; None where the table is not known.
         linkage: the second; None where no person was in two updates that can be linked (see `Links`).
         links: the pairs behind it.
-        inference: the third; None without a categorical sensitive column.
+        inference: the third, of the categorical sensitive column with the largest gain; None without such a column.
+        other_inferences: of all others, the largest gain first.
         means: what the attack took.
         is_whole: the updates are all of whole epochs or rounds; otherwise those that were captured.
     """
@@ -292,6 +307,7 @@ class People:
     linkage: Risk | None = None
     links: Links | None = None
     inference: Risk | None = None
+    other_inferences: tuple[Risk, ...] = ()
     means: Means = field(default_factory=lambda: Means(0))
     is_whole: bool = True
 
@@ -311,13 +327,10 @@ class People:
         return rate
 
     @property
-    def risks(self) -> dict[str, Risk]:
-        """The three risks by name; one that was not measured has no rates."""
-        return {
-            "singling out": self.singling_out or Risk(),
-            "linkage": self.linkage or Risk(),
-            "inference": self.inference or Risk(),
-        }
+    def risks(self) -> list[tuple[str, Risk]]:
+        """The three risks with their names, inference once by column; one that was not measured has no rates."""
+        named = (("singling out", self.singling_out), ("linkage", self.linkage), ("inference", self.inference))
+        return [(name, risk or Risk()) for name, risk in named] + [("inference", one) for one in self.other_inferences]
 
 
 def read_people(raw: Mapping[str, Any], where: str) -> tuple[People, ...]:
@@ -336,7 +349,7 @@ def read_people(raw: Mapping[str, Any], where: str) -> tuple[People, ...]:
 
 
 def risks_table(entries: Iterable[People]) -> "pd.DataFrame":
-    """Return a row for each attack and risk, those that were not measured included.
+    """Return a row for each attack and risk, of inference for each secret column; unmeasured risks have one too.
 
     Columns: ``attack``, ``risk``, ``column`` (the secret one), and for each of ``main``, ``control`` and ``baseline``
     (see `Risk`) the share, the ends of its 95% interval (``_low``, ``_high``) and the number of trials (``_n``).
@@ -345,7 +358,7 @@ def risks_table(entries: Iterable[People]) -> "pd.DataFrame":
 
     lines = []
     for one in entries:
-        for name, risk in one.risks.items():
+        for name, risk in one.risks:
             line: dict[str, Any] = {"attack": one.attack, "risk": name, "column": risk.column}
             for kind, rate in zip(_RATES, risk.rates, strict=True):
                 if rate is not None:

@@ -202,6 +202,16 @@ def test_risks_that_were_not_measured_have_no_number() -> None:
     assert found["Inference"].baseline.mean == 0.75 and found["Inference"].meaning == "a person's sex"
 
 
+def test_the_first_page_shows_the_column_with_the_largest_gain_and_the_others_are_folded(covered, page_of) -> None:
+    race = Risk(Rate.of(710, 720), Rate.of(170, 200), Rate.of(620, 720), "race")
+    page = page_of(covered(replace(ALL, other_inferences=(race,))))
+    first, _, rest = page.text.partition("Records in a message")
+    assert "Inference a person's sex: the largest gain of 2 columns 97.2" in first and "race" not in first
+    assert "Inference of 1 other sensitive column Risk, of 100" in rest
+    assert "Inference a person's race 98.6 97.5 to 99.2 n = 720" in rest
+    assert "sex of 97.2 of 100 people named rightly, 75 by a model that knows the other columns (the largest" in rest
+
+
 def test_the_next_command_attacks_a_sample_of_the_epoch_without_proof(covered, page_of) -> None:
     folder = covered(replace(ALL, attack="exact"))
     raw = json.loads((folder / "results.json").read_text())

@@ -14,7 +14,8 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.metrics.cells import table_cells
 from lightleak.metrics.certificate import proven_rows, wrong_certificates
 from lightleak.metrics.matched_batch import MatchedBatch
-from lightleak.metrics.people.rows import Bools, Floats, Ints, Population, Rows
+from lightleak.metrics.people.population import Population
+from lightleak.metrics.people.rows import Bools, Floats, Ints, Rows
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from lightleak.report.format import (
     points,
 )
 from lightleak.report.intervals import Estimate, difference, proportion
-from lightleak.report.page import figures, fill, table_of
+from lightleak.report.page import figures, fill, folded, table_of
 from lightleak.report.plot.axis import axis
 from lightleak.report.plot.chart import Line, Plot, Rule, draw
 from lightleak.report.read import Run
@@ -67,7 +67,7 @@ def people_section(runs: Sequence[Run], redact: bool = False) -> Section | None:
     blocks: list[Block] = [fill("people", "words", [one for _, one in measured]), _attacks_table(runs)]
     for run, one in measured:
         parts: list[Block] = [] if one.is_whole else [people_figure(one)]  # the first page shows that of whole epochs
-        parts.append(_risks_table(one))
+        parts += _risks_tables(one)
         if one.has_certificates or one.recovered:
             parts.append(fill("people", "linked", one))
             parts += [] if redact else exposed_blocks(run, one)
@@ -122,12 +122,13 @@ def _so_far(some: int, n: int) -> Estimate:
 
 
 def risk_lines(people: People) -> list[RiskLine]:
-    """Return the three risks; one that was not measured has no number."""
-    column = people.inference.column if people.inference else None
+    """Return the three risks, of inference the worst column; one that was not measured has no number."""
+    column, of = (people.inference.column if people.inference else None), 1 + len(people.other_inferences)
+    secret = f"a person's {column}" if column else "one private value"
     named = (
         ("Singling out", "a recovered record that fits nobody else", people.singling_out),
         ("Linkage", "two proven records of one person", people.linkage),
-        ("Inference", f"a person's {column}" if column else "one private value", people.inference),
+        ("Inference", secret + (f": the largest gain of {of} columns" if of > 1 else ""), people.inference),
     )
     return [RiskLine(name, meaning, *_estimates(risk)) for name, meaning, risk in named]
 
@@ -173,7 +174,15 @@ def _part(people: People, n: int) -> Cell:
     return Cell(count(n), (f"{of_hundred(n / people.n)} of 100",))
 
 
-def _risks_table(people: People) -> Table:
+def _risks_tables(people: People) -> tuple[Block, ...]:
+    """Draw the three risks; inference of all columns but the worst is folded."""
+    others = [RiskLine("Inference", f"a person's {one.column}", *_estimates(one)) for one in people.other_inferences]
+    first = _risks_table("The three risks, with sample sizes", risk_lines(people))
+    said = f"Inference of {counted(len(others), 'other sensitive column')}"
+    return first, *(folded(said, _risks_table(said, others)) if others else ())
+
+
+def _risks_table(title: str, lines: list[RiskLine]) -> Table:
     columns: list[Column[RiskLine]] = [
         Column("Risk, of 100", lambda line: Cell(line.name, (line.meaning,))),
         Column("By attack", lambda line: _measured(line.attack)),
@@ -183,7 +192,7 @@ def _risks_table(people: People) -> Table:
             "Attack over baseline, points", lambda line: interval_cell(difference(line.attack, line.baseline), points)
         ),
     ]
-    return table_of("The three risks, with sample sizes", columns, [("", risk_lines(people))], css="risk stack")
+    return table_of(title, columns, [("", lines)], css="risk stack")
 
 
 def _measured(value: Estimate | None) -> Cell:

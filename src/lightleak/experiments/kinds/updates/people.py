@@ -20,8 +20,9 @@ from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.unit import PEOPLE, Unit, people_file, write_whole
 from lightleak.metrics.identity import Behind, identify
 from lightleak.metrics.people.evidence import Proposed
+from lightleak.metrics.people.population import Population
 from lightleak.metrics.people.revealed import people_of, table_of
-from lightleak.metrics.people.rows import Ints, Population
+from lightleak.metrics.people.rows import Ints
 
 SUMMARY_FILE = "people.json"
 """Counts and shares alone, for ``results.json``: a redacted run keeps it."""
