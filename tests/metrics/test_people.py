@@ -187,7 +187,7 @@ def test_every_person_gets_the_strongest_verdict(training: list[Proposed], popul
     assert (people.n, people.rows, people.unique) == (5, 9, 2)  # 0, 1 and 3 have equals
     assert (people.proven, people.recovered, people.not_recovered) == (4, 1, 0)
     assert (people.claims, people.wrong, people.has_certificates) == (6, 1, True)
-    table = table_of("x", training, population).set_index("person")
+    table = table_of("x", training, population).set_index("person").sort_index()
     assert table["verdict"].to_dict() == {0: "proven", 1: "proven", 2: "proven", 3: "proven", 4: "recovered"}
     assert table["proven"].to_dict() == {0: 1, 1: 1, 2: 2, 3: 1, 4: 0}
     assert table["first_proven"].dropna().to_dict() == {0: 0, 1: 3, 2: 0, 3: 3}
@@ -199,6 +199,14 @@ def test_every_person_gets_the_strongest_verdict(training: list[Proposed], popul
     assert table["label"].to_dict() == {0: "no", 1: "no", 2: "yes", 3: "no", 4: "yes"}
     assert table["sensitive.age"].tolist() == ["20", "20", "40", "60", "80"]
     assert set(CSV_COLUMNS) <= {*table.columns, "person"}
+
+
+def test_the_most_exposed_people_come_first(training: list[Proposed], population: Population) -> None:
+    # Proven are 2 (unique), 3 (one other has its row), and 0 and 1 (two others; 0 in its only update), recovered is 4.
+    assert table_of("x", training, population)["person"].tolist() == [2, 3, 0, 1, 4]
+    alone = replace(population, others=population.others[:0], marginals=None)
+    # By the share of updates, how often, how early.
+    assert table_of("x", training, alone)["person"].tolist() == [2, 0, 1, 3, 4]
 
 
 def test_the_curve_counts_people_and_ends_at_the_verdicts(training: list[Proposed], population: Population) -> None:
@@ -340,7 +348,7 @@ def test_without_the_table_only_what_updates_show_is_measured(training: list[Pro
     assert people.singling_out is None and people.inference is None
     assert people.linkage is not None and people.linkage.attack is not None and people.linkage.control is None
     table = table_of("x", training, alone)
-    assert table["person"].tolist() == [0, 10, 20, 30, 40] and table["unique"].isna().all()
+    assert sorted(table["person"]) == [0, 10, 20, 30, 40] and table["unique"].isna().all()
 
 
 def test_within_one_epoch_nothing_is_linked(training: list[Proposed], population: Population) -> None:

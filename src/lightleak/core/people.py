@@ -12,8 +12,8 @@ Synthetic Data, PoPETs 2023, Sec. 3 and 4).
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -28,7 +28,10 @@ KEY = "people"
 """Key of ``results.json`` with a list of `People`; absent where the people behind the updates are not known."""
 
 CSV_FILE = "people.csv"
-"""File of the run folder with a line for each attack and person that was in some update."""
+"""File of the run folder with a line for each attack and person that was in some update.
+
+Of each attack the most exposed people come first (`exposure`); earlier versions wrote them by number.
+"""
 
 CSV_COLUMNS = (
     "attack",
@@ -60,6 +63,23 @@ LATER = {"sharing"}
 
 Verdict = Literal["proven", "recovered", "not recovered"]
 """The strongest that some update gave: certified and right; right in every column but not certified; neither."""
+
+
+def exposure(
+    verdict: str, seen: int, proven: int, recovered: int, first_proven: int | None, sharing: int | None
+) -> tuple[float, ...]:
+    """Return what people are ordered by, from the most exposed on; arguments are columns of `CSV_COLUMNS`.
+
+    Verdict, how few others have the same row, share of updates that gave it away, how often and how early it was
+    proven.
+
+    >>> exposure("proven", 2, 2, 2, 0, 0) < exposure("proven", 2, 1, 2, 0, 0) < exposure("recovered", 2, 0, 2, None, 0)
+    True
+    """
+    share = (proven if verdict == "proven" else recovered) / max(seen, 1)
+    unknown = float("inf")
+    n_others, first = (unknown if value is None else value for value in (sharing, first_proven))
+    return get_args(Verdict).index(verdict), n_others, -share, -proven, first
 
 
 @dataclass(frozen=True)
@@ -227,11 +247,13 @@ class Sharing:
         others: how many other rows do.
         people: people of whom that is true.
         exposed: of these, proven or recovered without proof.
+        most: where small groups are merged: up to how many other rows do, from ``others`` on.
     """
 
     others: int = json_field(low=0)
     people: int = json_field(low=1)
     exposed: int = json_field(low=0)
+    most: int | None = json_field(low=0, default=None)
 
 
 @dataclass(frozen=True)
@@ -285,6 +307,7 @@ class People:
         other_inferences: of all others, the largest gain first.
         means: what the attack took.
         is_whole: the updates are all of whole epochs or rounds; otherwise those that were captured.
+        merged_below: groups of fewer people are merged with others (`without_small_groups`); None where none are.
     """
 
     attack: str
@@ -310,6 +333,7 @@ class People:
     other_inferences: tuple[Risk, ...] = ()
     means: Means = field(default_factory=lambda: Means(0))
     is_whole: bool = True
+    merged_below: int | None = json_field(low=0, default=None)
 
     @property
     def proven_rate(self) -> Rate:
@@ -331,6 +355,62 @@ class People:
         """The three risks with their names, inference once by column; one that was not measured has no rates."""
         named = (("singling out", self.singling_out), ("linkage", self.linkage), ("inference", self.inference))
         return [(name, risk or Risk()) for name, risk in named] + [("inference", one) for one in self.other_inferences]
+
+
+FEWEST_SHOWN = 10
+"""People of a group in a redacted run or report: of fewer, its counts would say something of each."""
+
+
+def without_small_groups(people: People) -> People:
+    """Return the same with groups of fewer than `FEWEST_SHOWN` people merged, as it is published.
+
+    The smallest are merged until together they are enough, so that none follows from the sum of the others. A column of
+    fewer people has no groups. People who share their row are merged in the order of how many share it; where that
+    takes the unique ones in, or fewer than `FEWEST_SHOWN` are not unique, neither is told.
+    """
+    groups: list[Group] = []
+    for column in dict.fromkeys(one.column for one in people.groups):
+        groups += _merged_groups([one for one in people.groups if one.column == column])
+    sharing: list[Sharing] = []
+    for one in reversed(people.sharing):
+        if sharing and sharing[-1].people < FEWEST_SHOWN:
+            last = sharing.pop()
+            most = last.others if last.most is None else last.most
+            one = Sharing(one.others, one.people + last.people, one.exposed + last.exposed, most)
+        sharing.append(one)
+    is_told = bool(sharing) and sharing[-1].most is None and sharing[-1].people >= FEWEST_SHOWN
+    return replace(
+        people,
+        groups=tuple(groups),
+        sharing=tuple(reversed(sharing)) if is_told else (),
+        unique=people.unique if is_told else None,
+        merged_below=FEWEST_SHOWN,
+    )
+
+
+def _merged_groups(groups: Sequence[Group]) -> list[Group]:
+    """Groups of one column, those of too few people as one, last."""
+    small: list[Group] = []
+    for one in sorted(groups, key=lambda group: group.n):
+        if one.n < FEWEST_SHOWN or 0 < sum(group.n for group in small) < FEWEST_SHOWN:
+            small.append(one)
+    if not small:
+        return list(groups)
+    n, proven = sum(one.n for one in small), sum(one.proven for one in small)
+    if n < FEWEST_SHOWN:
+        return []
+    recovered = None if any(one.recovered is None for one in small) else sum(one.recovered or 0 for one in small)
+    curve = tuple(
+        Point(of[0].round, sum(x.seen for x in of), sum(x.proven for x in of), sum(x.recovered for x in of))
+        for of in zip(*(one.curve for one in small), strict=False)
+    )
+    named = ", ".join(one.category for one in small) if len(small) <= MOST_NAMED else f"{len(small)} groups together"
+    together = Group.of(small[0].column, named, n, proven, recovered, curve)
+    return [*(one for one in groups if one not in small), together]
+
+
+MOST_NAMED = 3
+"""Merged groups that are named; of more, their number is."""
 
 
 def read_people(raw: Mapping[str, Any], where: str) -> tuple[People, ...]:

@@ -144,6 +144,22 @@ def test_the_most_exposed_people_are_listed_unless_redacted(covered, outline) ->
     assert "p4" not in redacted.text and "Most exposed people" not in redacted.text
 
 
+@pytest.mark.parametrize("by_flag", [True, False])
+def test_a_redacted_page_says_nothing_of_a_few(covered, outline, by_flag: bool) -> None:
+    shared = (Sharing(0, 700, 690), Sharing(1, 17, 4), Sharing(6, 3, 3))
+    few = replace(ALL, unique=700, groups=(*ALL.groups, group("unknown", 3, 3)), sharing=shared)
+    folder = covered(few)
+    assert "unknown 3 100" in outline(build_report(folder).read_text()).text
+    if not by_flag:  # a redacted run of an earlier version
+        config = (folder / "config.yaml").read_text() if (folder / "config.yaml").is_file() else ""
+        (folder / "config.yaml").write_text(config + "\nredact: true\n")
+    text = outline(build_report(folder, redact=by_flag).read_text()).text
+    assert "unknown, female 223 99.1" in text and "unknown 3 100" not in text
+    assert "sex = unknown, female: 99.1 of 100 proven" in text
+    assert "people share their record with nobody in the table; 20 with 1 to 6 others." in text
+    assert "groups of fewer than 10 people are merged with others or left out" in text
+
+
 def test_of_equally_exposed_people_the_first_are_shown_and_all_counted(covered, outline) -> None:
     folder = covered(ALL)
     head, line = PERSONS.splitlines()[0], "audit_max,{0},p{0},no,1,1,0,0,1,proven,True,0"

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from lightleak.core.people import Group, Means, People, Point, Sharing
+from lightleak.core.people import Group, Means, People, Point, Sharing, exposure
 from lightleak.metrics.certificate import NO_CLAIM, WRONG
 from lightleak.metrics.people.evidence import Evidence, Proposed
 from lightleak.metrics.people.population import Population
@@ -75,10 +75,10 @@ def people_of(
 
 
 def table_of(attack: str, updates: Sequence[Proposed], population: Population) -> pd.DataFrame:
-    """One line per person: `lightleak.core.people.CSV_COLUMNS`, with the sensitive columns."""
+    """One line per person, the most exposed first: `lightleak.core.people.CSV_COLUMNS`, with the sensitive columns."""
     evidence = Evidence(sorted(updates, key=lambda one: one.step), population)
     ids, schema = evidence.people, population.schema
-    return pd.DataFrame(
+    table = pd.DataFrame(
         {
             "attack": attack,
             "person": ids if population.names is None else population.names[ids],
@@ -95,6 +95,10 @@ def table_of(attack: str, updates: Sequence[Proposed], population: Population) -
             "sharing": population.sharing[ids] if population.marginals else None,
         }
     )
+    names = ("verdict", "seen", "proven", "recovered", "first_proven", "sharing")
+    facts: list[list[Any]] = [[None if value is pd.NA else value for value in table[name]] for name in names]
+    risks = list(map(exposure, *facts))
+    return table.iloc[sorted(range(len(table)), key=risks.__getitem__)].reset_index(drop=True)
 
 
 def _curve(evidence: Evidence) -> tuple[Point, ...]:

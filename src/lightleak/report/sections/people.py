@@ -54,12 +54,10 @@ def strongest(run: Run) -> People | None:
     return max(sampled, key=lambda one: one.exposed.share, default=best)
 
 
-def people_section(runs: Sequence[Run], redact: bool = False) -> Section | None:
+def people_section(runs: Sequence[Run]) -> Section | None:
     """Draw what every attack revealed of every person, the risks and the groups; None where that was not measured.
 
-    Args:
-        runs: the runs of the report.
-        redact: name nobody: leave out the most exposed people.
+    Redacted runs name nobody: the most exposed people are left out, and small groups are merged.
     """
     measured = [(run, one) for run in runs for one in run.people]
     if not measured:
@@ -70,8 +68,9 @@ def people_section(runs: Sequence[Run], redact: bool = False) -> Section | None:
         parts += _risks_tables(one)
         if one.has_certificates or one.recovered:
             parts.append(fill("people", "linked", one))
-            parts += [] if redact else exposed_blocks(run, one)
+            parts += [] if run.is_redacted else exposed_blocks(run, one)
             parts += [_groups_table(one), *_groups_figures(one)] if one.groups else []
+            parts += [fill("people", "merged", one.merged_below)] if one.merged_below else []
         blocks += [Heading(_title(run, one, runs)), *parts] if parts else []
     whole = any(one.is_whole for _, one in measured)
     title = "Every person" if whole else "The people behind the captured updates"
