@@ -94,6 +94,8 @@ def test_what_is_learned_is_compared_with_own_columns() -> None:
     assert "within 2 points on average (95% interval 0.0 to 4.5)" in found
     assert "combinations" not in found and "No defense was tried" in found
     assert "lightleak audit run/config.yaml --defenses" in found
+    spaced = words(rows(GOOD, run="my run"))
+    assert "lightleak audit 'my run/config.yaml' --defenses" in spaced and "--output 'my run-defended'" in spaced
     known = means(rows(GOOD))
     assert "The party with the labels (C1), or whoever breaks into it. No other party has to help." in known
     assert "40 people of whom it knows whether they have the property" in known and "Attack budget: ProVFL-B" in known
