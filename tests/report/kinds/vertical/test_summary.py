@@ -1,6 +1,7 @@
 """The first section of a vertical report and what each company got follow from the numbers."""
 
 import re
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,21 @@ def table(*found: list[VerticalRow]) -> dict[str, list[dict[str, str]]]:
         ]
         for group in found_table.groups
     }
+
+
+@pytest.mark.parametrize("redact", [False, True])
+@pytest.mark.parametrize(("truth", "is_learned"), [(0.52, False), (0.66, True)])
+def test_an_answer_of_one_half_has_learned_nothing(truth: float, is_learned: bool, redact: bool) -> None:
+    errors = (0.02, -0.021, 0.02, -0.019, 0.02, -0.02)
+    near = [
+        replace(row, true_fraction=truth, estimated_fraction=truth + error)
+        for row, error in zip(rows(errors), errors, strict=True)
+    ]
+    said = words(near, redact=redact)
+    assert ("could learn the share" in said) is is_learned
+    assert ("was not shown to learn" in said and "or the answer “one half”" in said) is not is_learned
+    if redact:
+        assert compared(near, redact=True)[0][-1] == ("yes" if is_learned else "not shown")
 
 
 def test_what_is_learned_is_compared_with_own_columns() -> None:
