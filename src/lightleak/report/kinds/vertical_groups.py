@@ -171,8 +171,7 @@ def seed_of(row: VerticalRow) -> str:
 def compare(rows: Iterable[VerticalRow]) -> tuple[VerticalGroup, ...]:
     """Group rows over seeds, runs together, in the order of the rows.
 
-    A group contains each seed once. Where a seed comes twice under one name, the settings in which the rows differ tell
-    them apart, then their run.
+    A group contains each seed once, with the same settings; see `lightleak.report.compare.apart`.
     """
     found = group_rows(
         map(_general, rows),
