@@ -364,9 +364,9 @@ FEWEST_SHOWN = 10
 def without_small_groups(people: People) -> People:
     """Return the same with groups of fewer than `FEWEST_SHOWN` people merged, as it is published.
 
-    The smallest are merged until together they are enough, so that none follows from the sum of the others. A column of
-    fewer people has no groups. People who share their row are merged in the order of how many share it; where that
-    takes the unique ones in, or fewer than `FEWEST_SHOWN` are not unique, neither is told.
+    The smallest are merged until together they are enough, so that none follows from the sum of the others. A column
+    has no groups where that takes all of them. People who share their row are merged in the order of how many share it;
+    where that takes the unique ones in, `People.unique` and `People.sharing` are left out.
     """
     groups: list[Group] = []
     for column in dict.fromkeys(one.column for one in people.groups):
@@ -394,11 +394,9 @@ def _merged_groups(groups: Sequence[Group]) -> list[Group]:
     for one in sorted(groups, key=lambda group: group.n):
         if one.n < FEWEST_SHOWN or 0 < sum(group.n for group in small) < FEWEST_SHOWN:
             small.append(one)
-    if not small:
-        return list(groups)
+    if not small or len(small) == len(groups):
+        return [] if small else list(groups)
     n, proven = sum(one.n for one in small), sum(one.proven for one in small)
-    if n < FEWEST_SHOWN:
-        return []
     recovered = None if any(one.recovered is None for one in small) else sum(one.recovered or 0 for one in small)
     curve = tuple(
         Point(of[0].round, sum(x.seen for x in of), sum(x.proven for x in of), sum(x.recovered for x in of))

@@ -76,7 +76,7 @@ def test_the_first_page_is_about_people(covered, page_of) -> None:
         "proven at least once",
         "guessing without an update",
         "Singling out a recovered record that fits nobody else 94.4 92.5 to 95.9 0 0.0 to 1.9 0.3",
-        "Linkage two proven records of one person not measured",
+        "Linkage two proven records of one person: takes two epochs not measured",
         "sex = female: 99.1 of 100 proven",
         "measurably more than the 95 of all; picked among 2 groups.",
         "Not tested Membership inference, model inversion, extraction, property inference.",
@@ -100,7 +100,7 @@ def test_the_section_lists_every_attack_with_its_wrong_proofs_and_means(covered,
 def test_each_risk_has_its_control_baseline_interval_and_sample_size(covered, outline) -> None:
     text = outline(render(Page("", "", [people_section([load_run(covered(ALL))])]))).text
     assert "Singling out a recovered record that fits nobody else 94.4 92.5 to 95.9 n = 720 0 0.0 to 1.9 n =" in text
-    assert "Linkage two proven records of one person not measured not measured not measured" in text
+    assert "Linkage two proven records of one person: takes two epochs not measured not measured not measured" in text
 
 
 def test_links_and_shared_rows_are_counted(covered, outline) -> None:
@@ -195,6 +195,21 @@ def test_a_small_group_is_not_called_the_most_exposed() -> None:
     few = replace(ALL, groups=(*ALL.groups, group("unknown", FEWEST - 1, FEWEST - 1)))
     assert worst_group(few).category == "female"
     assert worst_group(replace(ALL, groups=())) is None
+
+
+@pytest.mark.parametrize(
+    ("groups", "said"),
+    [
+        (
+            (group("female", 220, 209), group("male", 500, 475)),
+            "No group of at least 20 people more than all together: 95",
+        ),
+        ((group("female", 10, 9),), "No group of people was compared: none has 20 people."),
+        ((), "No group of people was compared: the table has no sensitive column."),
+    ],
+)
+def test_the_first_page_names_no_group_where_none_is_more_exposed(covered, page_of, groups, said: str) -> None:
+    assert f"Most exposed {said}" in page_of(covered(replace(ALL, groups=groups))).text
 
 
 def test_without_proofs_the_most_exposed_group_is_the_one_recovered_most(covered, page_of) -> None:

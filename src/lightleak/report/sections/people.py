@@ -124,9 +124,12 @@ def risk_lines(people: People) -> list[RiskLine]:
     """Return the three risks, of inference the worst column; one that was not measured has no number."""
     column, of = (people.inference.column if people.inference else None), 1 + len(people.other_inferences)
     secret = f"a person's {column}" if column else "one private value"
+    linked = "two proven records of one person"
+    if people.has_certificates and not people.linkage and len(people.means.epochs) == 1:
+        linked += f": takes two {'epochs' if people.unit == 'step' else 'rounds'}"
     named = (
         ("Singling out", "a recovered record that fits nobody else", people.singling_out),
-        ("Linkage", "two proven records of one person", people.linkage),
+        ("Linkage", linked, people.linkage),
         ("Inference", secret + (f": the largest gain of {of} columns" if of > 1 else ""), people.inference),
     )
     return [RiskLine(name, meaning, *_estimates(risk)) for name, meaning, risk in named]
