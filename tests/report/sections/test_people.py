@@ -10,7 +10,7 @@ import pytest
 from lightleak.core.people import Group, Links, Means, People, Point, Rate, Risk, Sharing
 from lightleak.core.records import write_record
 from lightleak.report import build_report
-from lightleak.report.blocks import Page
+from lightleak.report.blocks import Details, Page
 from lightleak.report.page import render
 from lightleak.report.read import load_run
 from lightleak.report.sections.exposed import MOST_PEOPLE, most_exposed
@@ -120,6 +120,13 @@ def test_the_share_of_each_group_is_drawn_over_the_training_with_intervals(cover
     assert "Share of each group of sex that is proven or recovered so far, with 95% intervals" in drawn
     assert "female (220): 49.1% (95% interval 42.6 to 55.7)" in drawn
     assert "male (500)" in drawn and "unknown (19)" not in drawn
+
+
+def test_a_table_of_many_groups_is_folded(covered) -> None:
+    few, many = (replace(ALL, groups=tuple(group(f"c{i}", 50, 40) for i in range(n))) for n in (12, 13))
+    section = people_section([load_run(covered(few, name="few"))]), people_section([load_run(covered(many))])
+    assert [any(isinstance(one, Details) for one in found.blocks) for found in section] == [False, True]
+    assert "All 13 groups" in render(Page("", "", [section[1]]))
 
 
 PERSONS = """attack,person,row,label,seen,proven,first_seen,first_proven,recovered,verdict,unique,sharing

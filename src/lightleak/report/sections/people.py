@@ -37,6 +37,9 @@ FEWEST = 20
 MOST_GROUPS = 5
 """Groups of one column whose curves are drawn; the table has all of them."""
 
+MOST_LISTED = 12
+"""Groups of all columns whose table is open; of more it is folded."""
+
 _AT = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """Where a group's curve has marks: more whiskers than these cannot be distinguished."""
 
@@ -69,7 +72,7 @@ def people_section(runs: Sequence[Run]) -> Section | None:
         if one.has_certificates or one.recovered:
             parts.append(fill("people", "linked", one))
             parts += [] if run.is_redacted else exposed_blocks(run, one)
-            parts += [_groups_table(one), *_groups_figures(one)] if one.groups else []
+            parts += [*_groups_table(one), *_groups_figures(one)] if one.groups else []
             parts += [fill("people", "merged", one.merged_below)] if one.merged_below else []
         blocks += [Heading(_title(run, one, runs)), *parts] if parts else []
     whole = any(one.is_whole for _, one in measured)
@@ -227,7 +230,7 @@ def _group_figure(name: str, groups: Sequence[Group], unit: str) -> Figure:
     return line_figure(said, series, x, name)
 
 
-def _groups_table(people: People) -> Table:
+def _groups_table(people: People) -> tuple[Block, ...]:
     columns: list[Column[Group]] = [
         Column("Group", lambda group: group.category),
         Column("People", lambda group: count(group.n)),
@@ -240,7 +243,8 @@ def _groups_table(people: People) -> Table:
         columns.append(exposed)
     names = dict.fromkeys(group.column for group in people.groups)
     groups = [(name, [group for group in people.groups if group.column == name]) for name in names]
-    return table_of("People exposed, by group", columns, groups, css="risk stack")
+    n, table = len(people.groups), table_of("People exposed, by group", columns, groups, css="risk stack")
+    return folded(f"All {n} groups", table, when=n > MOST_LISTED)
 
 
 def _share(group: Group) -> Estimate:
