@@ -17,7 +17,8 @@ import lightleak
 from lightleak.callbacks.capture_store import Capture, list_captures
 from lightleak.cli import main
 from lightleak.core.errors import ObservationError, UsageError
-from lightleak.core.people import CSV_FILE, read_people, without_small_groups
+from lightleak.core.people import CSV_FILE, read_people
+from lightleak.core.small_groups import without_small_groups
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.kinds.updates.kind import UpdatesKind

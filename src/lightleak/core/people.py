@@ -12,8 +12,8 @@ Synthetic Data, PoPETs 2023, Sec. 3 and 4).
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -307,7 +307,7 @@ class People:
         other_inferences: of all others, the largest gain first.
         means: what the attack took.
         is_whole: the updates are all of whole epochs or rounds; otherwise those that were captured.
-        merged_below: groups of fewer people are merged with others (`without_small_groups`); None where none are.
+        merged_below: groups of fewer people are merged with others (`core.small_groups`); None where none are.
     """
 
     attack: str
@@ -355,60 +355,6 @@ class People:
         """The three risks with their names, inference once by column; one that was not measured has no rates."""
         named = (("singling out", self.singling_out), ("linkage", self.linkage), ("inference", self.inference))
         return [(name, risk or Risk()) for name, risk in named] + [("inference", one) for one in self.other_inferences]
-
-
-FEWEST_SHOWN = 10
-"""People of a group in a redacted run or report: of fewer, its counts would say something of each."""
-
-
-def without_small_groups(people: People) -> People:
-    """Return the same with groups of fewer than `FEWEST_SHOWN` people merged, as it is published.
-
-    The smallest are merged until together they are enough, so that none follows from the sum of the others. A column
-    has no groups where that takes all of them. People who share their row are merged in the order of how many share it;
-    where that takes the unique ones in, `People.unique` and `People.sharing` are left out.
-    """
-    groups: list[Group] = []
-    for column in dict.fromkeys(one.column for one in people.groups):
-        groups += _merged_groups([one for one in people.groups if one.column == column])
-    sharing: list[Sharing] = []
-    for one in reversed(people.sharing):
-        if sharing and sharing[-1].people < FEWEST_SHOWN:
-            last = sharing.pop()
-            most = last.others if last.most is None else last.most
-            one = Sharing(one.others, one.people + last.people, one.exposed + last.exposed, most)
-        sharing.append(one)
-    is_told = bool(sharing) and sharing[-1].most is None and sharing[-1].people >= FEWEST_SHOWN
-    return replace(
-        people,
-        groups=tuple(groups),
-        sharing=tuple(reversed(sharing)) if is_told else (),
-        unique=people.unique if is_told else None,
-        merged_below=FEWEST_SHOWN,
-    )
-
-
-def _merged_groups(groups: Sequence[Group]) -> list[Group]:
-    """Groups of one column, those of too few people as one, last."""
-    small: list[Group] = []
-    for one in sorted(groups, key=lambda group: group.n):
-        if one.n < FEWEST_SHOWN or 0 < sum(group.n for group in small) < FEWEST_SHOWN:
-            small.append(one)
-    if not small or len(small) == len(groups):
-        return [] if small else list(groups)
-    n, proven = sum(one.n for one in small), sum(one.proven for one in small)
-    recovered = None if any(one.recovered is None for one in small) else sum(one.recovered or 0 for one in small)
-    curve = tuple(
-        Point(of[0].round, sum(x.seen for x in of), sum(x.proven for x in of), sum(x.recovered for x in of))
-        for of in zip(*(one.curve for one in small), strict=False)
-    )
-    named = ", ".join(one.category for one in small) if len(small) <= MOST_NAMED else f"{len(small)} groups together"
-    together = Group.of(small[0].column, named, n, proven, recovered, curve)
-    return [*(one for one in groups if one not in small), together]
-
-
-MOST_NAMED = 3
-"""Merged groups that are named; of more, their number is."""
 
 
 def read_people(raw: Mapping[str, Any], where: str) -> tuple[People, ...]:

@@ -13,9 +13,10 @@ import yaml
 
 from lightleak.core.csv_text import without_escape
 from lightleak.core.errors import UsageError
-from lightleak.core.people import CSV_FILE, People, read_people, without_small_groups
+from lightleak.core.people import CSV_FILE, People, read_people
 from lightleak.core.records import read_record
 from lightleak.core.results import FILE_NAME, FrontierRow, Row, UpdateRow, kind_name, read_file, read_rows
+from lightleak.core.small_groups import without_small_groups
 from lightleak.core.yaml_text import read_yaml
 
 T = TypeVar("T")

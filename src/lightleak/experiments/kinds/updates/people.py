@@ -10,8 +10,9 @@ import pandas as pd
 
 from lightleak.core.csv_text import csv_text
 from lightleak.core.errors import ObservationError, UsageError
-from lightleak.core.people import CSV_FILE, KEY, without_small_groups
+from lightleak.core.people import CSV_FILE, KEY
 from lightleak.core.records import write_record
+from lightleak.core.small_groups import without_small_groups
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.image_scale import is_image_state
 from lightleak.data.prepared import PreparedTable
