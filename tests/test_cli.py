@@ -192,12 +192,12 @@ def test_what_broke_off_says_how_to_go_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(run, "run_packs", fail)
-        code, _, err = lightleak_command(*AUDIT)
+        code, _, err = lightleak_command(*AUDIT[:-1], "a new")
     assert code in (1, 130)
-    assert_one_message(err, "Finished work is kept in new; resume with: lightleak audit --resume new")
-    code, out, err = lightleak_command("audit", "--resume", "new")
+    assert_one_message(err, "Finished work is kept in a new; resume with: lightleak audit --resume 'a new'")
+    code, out, err = lightleak_command("audit", "--resume", "a new")
     assert (code, err) == (0, "")
-    assert "report: new/report.html" in out
+    assert "report: a new/report.html" in out
 
 
 @pytest.mark.parametrize("ignored", [False, True], ids=["", "Ctrl-C is ignored"])

@@ -159,8 +159,8 @@ def prepare(
         seed: of the split into training and test rows.
         name: what reports call the table.
         categorical: columns whose numbers are codes of categories (``prepared.table.possible_codes`` names candidates).
-        sensitive: columns to mark as sensitive, which people are grouped by; the first of categories is the secret that
-            inference (`Leakage.risks`) is about.
+        sensitive: columns to mark as sensitive, which people are grouped by; those of categories are the secrets of
+            inference (`Leakage.risks`).
 
     Raises:
         DataError: columns that cannot be used; the message names each, what is wrong, and the argument that fixes it.

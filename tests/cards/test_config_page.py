@@ -46,6 +46,12 @@ def test_every_key_of_the_shipped_configs_is_listed(path: Path) -> None:
         assert key in listed or (key in sections and not isinstance(tree[key], dict)), key
 
 
+def test_the_title_of_the_people_example_says_nothing_that_its_flags_change() -> None:
+    """Its first lines and the documents run it on other tables and over other epochs."""
+    title = yaml.safe_load((ROOT / "configs" / "people.yaml").read_text("utf-8"))["title"].lower()
+    assert not {"german", "credit", "applicants", "one", "two", "epoch", "epochs"} & set(re.findall(r"[a-z]+", title))
+
+
 def test_a_default_of_a_section_is_the_kinds_own() -> None:
     released = {key.name: key for key in keys_of(KINDS["released-model"].config)}
     assert released["training.optimizer.name"].default == "adam"

@@ -67,6 +67,8 @@ def test_a_record_survives_its_file() -> None:
         singling_out=Risk(Rate.of(2, 4), Rate.of(0, 3), None),
         sharing=(Sharing(0, 3, 3), Sharing(1, 1, 0)),
         groups=(Group("sex", "F", 4, 2, 0.1, 0.9, 1, (Point(1, 4, 2, 1),)),),
+        inference=Risk(Rate.of(4, 4), column="sex"),
+        other_inferences=(Risk(Rate.of(3, 4), column="race"),),
         links=Links(2, 1, 1, 0, 1),
         means=Means(2, (0, 1), 1.0, None, 5),
     )
@@ -189,4 +191,9 @@ def test_the_three_risks_are_a_table_that_names_what_was_not_measured() -> None:
     )
     assert line["main_low"] < 0.9 < line["main_high"] and pd.isna(line["baseline"]) and pd.isna(line["baseline_n"])
     assert table["main"].notna().sum() == 1
+    several = People("exact", 9, **counts, inference=measured, other_inferences=(Risk(Rate.of(5, 9), column="race"),))
+    assert risks_table([several])[["risk", "column"]].iloc[2:].values.tolist() == [
+        ["inference", "sex"],
+        ["inference", "race"],
+    ]
     assert list(risks_table([]).columns) == list(table.columns) and risks_table([]).empty

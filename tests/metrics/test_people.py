@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.ensemble import HistGradientBoostingClassifier
 
 from lightleak.core.certificate import Certificate, Feasibility, RowStatus
 from lightleak.core.ground_truth import GroundTruth
@@ -20,8 +21,9 @@ from lightleak.data.schema import Column, TableSchema
 from lightleak.data.table import DatasetCard, Table
 from lightleak.metrics.certificate import NO_CLAIM, WRONG
 from lightleak.metrics.people.evidence import Proposed
-from lightleak.metrics.people.revealed import CURVE_POINTS, GROUP_POINTS, people_of, table_of
-from lightleak.metrics.people.rows import Population, RowIndex
+from lightleak.metrics.people.population import Population
+from lightleak.metrics.people.revealed import CURVE_POINTS, GROUP_POINTS, bands, people_of, table_of
+from lightleak.metrics.people.rows import RowIndex
 from lightleak.metrics.score import match
 
 COLUMNS = Column.integer("age", 0, 100), Column.categorical("sex", ["F", "M"]), Column.categorical("job", list("abc"))
@@ -185,7 +187,7 @@ def test_every_person_gets_the_strongest_verdict(training: list[Proposed], popul
     assert (people.n, people.rows, people.unique) == (5, 9, 2)  # 0, 1 and 3 have equals
     assert (people.proven, people.recovered, people.not_recovered) == (4, 1, 0)
     assert (people.claims, people.wrong, people.has_certificates) == (6, 1, True)
-    table = table_of("x", training, population).set_index("person")
+    table = table_of("x", training, population).set_index("person").sort_index()
     assert table["verdict"].to_dict() == {0: "proven", 1: "proven", 2: "proven", 3: "proven", 4: "recovered"}
     assert table["proven"].to_dict() == {0: 1, 1: 1, 2: 2, 3: 1, 4: 0}
     assert table["first_proven"].dropna().to_dict() == {0: 0, 1: 3, 2: 0, 3: 3}
@@ -197,6 +199,14 @@ def test_every_person_gets_the_strongest_verdict(training: list[Proposed], popul
     assert table["label"].to_dict() == {0: "no", 1: "no", 2: "yes", 3: "no", 4: "yes"}
     assert table["sensitive.age"].tolist() == ["20", "20", "40", "60", "80"]
     assert set(CSV_COLUMNS) <= {*table.columns, "person"}
+
+
+def test_the_most_exposed_people_come_first(training: list[Proposed], population: Population) -> None:
+    # Proven are 2 (unique), 3 (one other has its row), and 0 and 1 (two others; 0 in its only update), recovered is 4.
+    assert table_of("x", training, population)["person"].tolist() == [2, 3, 0, 1, 4]
+    alone = replace(population, others=population.others[:0], marginals=None)
+    # By the share of updates, how often, how early.
+    assert table_of("x", training, alone)["person"].tolist() == [2, 0, 1, 3, 4]
 
 
 def test_the_curve_counts_people_and_ends_at_the_verdicts(training: list[Proposed], population: Population) -> None:
@@ -217,13 +227,36 @@ def test_a_long_curve_is_thinned_to_its_end(training: list[Proposed], population
 
 def test_groups_are_the_categories_of_sensitive_columns(training: list[Proposed], population: Population) -> None:
     groups = people_of("x", training, population, "step").groups
-    assert [(one.column, one.category, one.n, one.proven) for one in groups] == [("sex", "F", 3, 2), ("sex", "M", 2, 2)]
-    assert sum(one.recovered or 0 for one in groups) == people_of("x", training, population, "step").recovered
+    assert [(one.column, one.category, one.n, one.proven) for one in groups] == [
+        ("sex", "F", 3, 2),
+        ("sex", "M", 2, 2),
+        ("age", "20 or less", 2, 2),  # of the training rows 20, 20, 33, 40, 60 and 80; 33 was in no update
+        ("age", "40 to 60", 2, 2),
+        ("age", "80 or more", 1, 0),
+    ]
+    of_sex = sum(one.recovered or 0 for one in groups if one.column == "sex")
+    assert of_sex == people_of("x", training, population, "step").recovered
+
+
+@pytest.mark.parametrize(
+    ("numbers", "sizes"),
+    [
+        (range(17, 91), {"35 or less": 19, "36 to 53": 18, "54 to 72": 19, "73 or more": 18}),
+        ([0.0] * 6 + [1.5, 2.5], {"0 or less": 6, "1.5 or more": 2}),
+        ([1, 1, 1, 2, 2, 2, 3, 3, 3, 3], {"1 or less": 3, "2": 3, "3 or more": 4}),
+        ([4] * 9, {}),
+    ],
+)
+def test_numbers_are_grouped_in_bands_that_name_neither_the_least_nor_the_most(
+    numbers: Sequence[float], sizes: dict[str, int]
+) -> None:
+    names, of = bands(np.array(numbers, dtype=float))
+    assert {name: int((of == name).sum()) for name in names} == sizes
 
 
 def test_the_curve_of_a_group_is_its_part_of_the_whole_curve(training: list[Proposed], population: Population) -> None:
     people = people_of("x", training, population, "step")
-    female, male = (one.curve for one in people.groups)
+    female, male, *_ = (one.curve for one in people.groups)
     assert female == (Point(1, 1, 1, 0), Point(2, 3, 1, 0), Point(3, 3, 1, 1), Point(4, 3, 2, 1))
     assert male == (Point(1, 1, 1, 0), Point(2, 2, 1, 0), Point(3, 2, 1, 0), Point(4, 2, 2, 0))
     assert all((one.curve[-1].proven, one.curve[-1].recovered) == (one.proven, one.recovered) for one in people.groups)
@@ -315,7 +348,7 @@ def test_without_the_table_only_what_updates_show_is_measured(training: list[Pro
     assert people.singling_out is None and people.inference is None
     assert people.linkage is not None and people.linkage.attack is not None and people.linkage.control is None
     table = table_of("x", training, alone)
-    assert table["person"].tolist() == [0, 10, 20, 30, 40] and table["unique"].isna().all()
+    assert sorted(table["person"]) == [0, 10, 20, 30, 40] and table["unique"].isna().all()
 
 
 def test_within_one_epoch_nothing_is_linked(training: list[Proposed], population: Population) -> None:
@@ -330,6 +363,33 @@ def test_a_secret_is_read_off_proven_rows(training: list[Proposed], population: 
     # All four proven people have their sex in a row that agrees in everything else; 4 is guessed.
     assert risk.attack.share >= 4 / 5 and risk.attack.share >= risk.baseline.share
     assert risk.control is not None and risk.control.n == 4
+
+
+def test_every_secret_column_is_inferred_and_the_largest_gain_comes_first(
+    training: list[Proposed], population: Population
+) -> None:
+    schema = replace(SCHEMA, sensitive=("job", "sex", "ill"))
+    several = replace(population, encoder=TableEncoder(schema).fit(SENT))
+    people = people_of("x", training, several, "step")
+    assert people.inference is not None
+    found = [people.inference, *people.other_inferences]
+    assert {one.column for one in found} == {"job", "sex", "ill"}
+    assert [one.gain for one in found] == sorted((one.gain for one in found), reverse=True)
+    assert all(one.attack and one.control and one.baseline and one.attack.n == 5 for one in found)
+    (of_sex,) = (one for one in found if one.column == "sex")
+    assert of_sex == people_of("x", training, population, "step").inference
+
+
+def test_a_guess_is_trained_once_for_all_attacks(
+    training: list[Proposed], population: Population, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh, fits = replace(population), []
+    fit = HistGradientBoostingClassifier.fit
+    monkeypatch.setattr(HistGradientBoostingClassifier, "fit", lambda *args: fits.append(1) or fit(*args))
+    first = people_of("x", training, fresh, "step").inference
+    second = people_of("y", training[:2], fresh, "step").inference
+    assert len(fits) == 1 and first is not None and second is not None
+    assert first.control != second.control or first.baseline != second.baseline or first.attack != second.attack
 
 
 def test_an_attack_without_certificates_recovers_and_proves_nobody(

@@ -16,6 +16,7 @@ from lightleak.core.errors import UsageError
 from lightleak.core.plugins import load_plugins
 from lightleak.core.private_files import private_files
 from lightleak.core.ranks import detect_ranks
+from lightleak.core.shell import shell_word
 from lightleak.core.termination import Termination, interrupted_by_sigterm
 
 
@@ -68,5 +69,5 @@ def _resume_hint(command: str, folder: Path | None) -> str:
     if folder is None or not folder.is_dir():
         return ""
     resumable = command == "audit" and (folder / "config.yaml").is_file()
-    again = f"lightleak audit --resume {folder}" if resumable else "the same command"
+    again = f"lightleak audit --resume {shell_word(folder)}" if resumable else "the same command"
     return f". Finished work is kept in {folder}; resume with: {again}"

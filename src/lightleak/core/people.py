@@ -28,7 +28,10 @@ KEY = "people"
 """Key of ``results.json`` with a list of `People`; absent where the people behind the updates are not known."""
 
 CSV_FILE = "people.csv"
-"""File of the run folder with a line for each attack and person that was in some update."""
+"""File of the run folder with a line for each attack and person that was in some update.
+
+Of each attack the most exposed people come first (`exposure`); earlier versions wrote them by number.
+"""
 
 CSV_COLUMNS = (
     "attack",
@@ -60,6 +63,23 @@ LATER = {"sharing"}
 
 Verdict = Literal["proven", "recovered", "not recovered"]
 """The strongest that some update gave: certified and right; right in every column but not certified; neither."""
+
+
+def exposure(
+    verdict: str, seen: int, proven: int, recovered: int, first_proven: int | None, sharing: int | None
+) -> tuple[float, ...]:
+    """Return what people are ordered by, from the most exposed on; arguments are columns of `CSV_COLUMNS`.
+
+    Verdict, how few others have the same row, share of updates that gave it away, how often and how early it was
+    proven.
+
+    >>> exposure("proven", 2, 2, 2, 0, 0) < exposure("proven", 2, 1, 2, 0, 0) < exposure("recovered", 2, 0, 2, None, 0)
+    True
+    """
+    share = (proven if verdict == "proven" else recovered) / max(seen, 1)
+    unknown = float("inf")
+    n_others, first = (unknown if value is None else value for value in (sharing, first_proven))
+    return get_args(Verdict).index(verdict), n_others, -share, -proven, first
 
 
 @dataclass(frozen=True)
@@ -122,6 +142,11 @@ class Risk:
         """Main attack, control and baseline."""
         return self.attack, self.control, self.baseline
 
+    @property
+    def gain(self) -> float:
+        """How much more the attack achieves than the baseline; 0 where either is not known."""
+        return self.attack.share - self.baseline.share if self.attack and self.baseline else 0.0
+
 
 @dataclass(frozen=True)
 class Links:
@@ -175,11 +200,11 @@ class Point:
 
 @dataclass(frozen=True)
 class Group:
-    """People with one category of a sensitive column.
+    """People with one category of a sensitive column, or with numbers in one band.
 
     Attributes:
         column: the column.
-        category: its category.
+        category: its category; of a column of numbers a band, such as ``29 to 37``.
         n: people of that category in the updates.
         proven: how many of them were proven at least once.
         low: lower end of Wilson's 95% interval of their share.
@@ -197,6 +222,15 @@ class Group:
     recovered: int | None = json_field(low=0, default=None)
     curve: tuple[Point, ...] = ()
 
+    @classmethod
+    def of(
+        cls, column: str, category: str, n: int, proven: int, recovered: int | None, curve: tuple[Point, ...] = ()
+    ) -> "Group":
+        """Return the group with its interval."""
+        rate = Rate.of(proven, n)
+        assert rate is not None  # a group has at least one person
+        return cls(column, category, n, proven, rate.low, rate.high, recovered, curve)
+
     @property
     def exposed(self) -> Rate:
         """Share that is proven, or, where that is known, recovered without proof."""
@@ -213,11 +247,13 @@ class Sharing:
         others: how many other rows do.
         people: people of whom that is true.
         exposed: of these, proven or recovered without proof.
+        most: where small groups are merged: up to how many other rows do, from ``others`` on.
     """
 
     others: int = json_field(low=0)
     people: int = json_field(low=1)
     exposed: int = json_field(low=0)
+    most: int | None = json_field(low=0, default=None)
 
 
 @dataclass(frozen=True)
@@ -263,13 +299,15 @@ class People:
         sharing: in how far people share their row with others, from unique ones on; empty where the table is not known.
         unit: what a point of the curve counts.
         curve: people over the training, at most 200 points, the last one at its end.
-        groups: people by category of each categorical sensitive column.
+        groups: people by category of each sensitive column, and by band of each of numbers.
         singling_out: the first risk; None where the table is not known.
         linkage: the second; None where no person was in two updates that can be linked (see `Links`).
         links: the pairs behind it.
-        inference: the third; None without a categorical sensitive column.
+        inference: the third, of the categorical sensitive column with the largest gain; None without such a column.
+        other_inferences: of all others, the largest gain first.
         means: what the attack took.
         is_whole: the updates are all of whole epochs or rounds; otherwise those that were captured.
+        merged_below: groups of fewer people are merged with others (`core.small_groups`); None where none are.
     """
 
     attack: str
@@ -292,8 +330,10 @@ class People:
     linkage: Risk | None = None
     links: Links | None = None
     inference: Risk | None = None
+    other_inferences: tuple[Risk, ...] = ()
     means: Means = field(default_factory=lambda: Means(0))
     is_whole: bool = True
+    merged_below: int | None = json_field(low=0, default=None)
 
     @property
     def proven_rate(self) -> Rate:
@@ -311,13 +351,10 @@ class People:
         return rate
 
     @property
-    def risks(self) -> dict[str, Risk]:
-        """The three risks by name; one that was not measured has no rates."""
-        return {
-            "singling out": self.singling_out or Risk(),
-            "linkage": self.linkage or Risk(),
-            "inference": self.inference or Risk(),
-        }
+    def risks(self) -> list[tuple[str, Risk]]:
+        """The three risks with their names, inference once by column; one that was not measured has no rates."""
+        named = (("singling out", self.singling_out), ("linkage", self.linkage), ("inference", self.inference))
+        return [(name, risk or Risk()) for name, risk in named] + [("inference", one) for one in self.other_inferences]
 
 
 def read_people(raw: Mapping[str, Any], where: str) -> tuple[People, ...]:
@@ -336,7 +373,7 @@ def read_people(raw: Mapping[str, Any], where: str) -> tuple[People, ...]:
 
 
 def risks_table(entries: Iterable[People]) -> "pd.DataFrame":
-    """Return a row for each attack and risk, those that were not measured included.
+    """Return a row for each attack and risk, of inference for each secret column; unmeasured risks have one too.
 
     Columns: ``attack``, ``risk``, ``column`` (the secret one), and for each of ``main``, ``control`` and ``baseline``
     (see `Risk`) the share, the ends of its 95% interval (``_low``, ``_high``) and the number of trials (``_n``).
@@ -345,7 +382,7 @@ def risks_table(entries: Iterable[People]) -> "pd.DataFrame":
 
     lines = []
     for one in entries:
-        for name, risk in one.risks.items():
+        for name, risk in one.risks:
             line: dict[str, Any] = {"attack": one.attack, "risk": name, "column": risk.column}
             for kind, rate in zip(_RATES, risk.rates, strict=True):
                 if rate is not None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from lightleak.core.shell import shell_word
 from lightleak.data.datasets import DATASETS, Dataset
 from lightleak.data.sources import DATA_DIR_VARIABLE, data_root, sha256_of
 from lightleak.doctor.finding import Check, Facts, Finding
@@ -16,7 +17,7 @@ def check(facts: Facts) -> list[Finding]:
     findings = [data_folder_is_there(root, asked)]
     entries = [DATASETS.get(name) for name in DATASETS]
     with_files = [entry for entry in entries if entry.card.files]
-    into = "" if facts.data is None else f" --data {facts.data}"
+    into = "" if facts.data is None else f" --data {shell_word(facts.data)}"
     findings += [table(entry, root / entry.card.name, into) for entry in with_files]
     without = [entry.card.name for entry in entries if not entry.card.files]
     findings.append(Check(TOPIC, "no files needed").ok(", ".join(without)))
@@ -53,7 +54,9 @@ def table(entry: Dataset, folder: Path, into: str = "") -> Finding:
         try:
             got = sha256_of(path)
         except OSError as error:
-            return check.problem(f"{path} cannot be read: {error.strerror}", f"chmod u+r {path}, or ask its owner")
+            return check.problem(
+                f"{path} cannot be read: {error.strerror}", f"chmod u+r {shell_word(path)}, or ask its owner"
+            )
         if (expected := card.sha256.get(file)) not in (None, got):
             found = f"{path} is another file: SHA-256 {got[:12]}..., expected {str(expected)[:12]}..."
             again = f"{prepare} --force" if entry.downloads else f"get it from {card.urls[0]}"

@@ -12,7 +12,8 @@ from lightleak.core.errors import DataError, UsageError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.prepared import PreparedTable
-from lightleak.metrics.people.rows import Ints, Population, RowIndex, Rows
+from lightleak.metrics.people.population import Population
+from lightleak.metrics.people.rows import Ints, RowIndex, Rows
 from lightleak.metrics.score import true_rows
 
 SAME_NUMBERS = 1e-4

@@ -36,7 +36,7 @@ def build_report(run: Path | Sequence[Path], output: Path | None = None, redact:
     folders = [run] if isinstance(run, Path) else list(run)
     if not folders:
         raise UsageError("a report needs at least one run folder, got none")
-    runs = load_runs(folders)
+    runs = load_runs(folders, redact)
     if runs[0].kind == ValueRow.KIND:
         raise UsageError(f"{folders[0]}: a report needs rows of attacks; these are numbers of a paper's table alone")
     html = render(kind_of(runs).page(runs, redact))

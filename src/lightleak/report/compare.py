@@ -115,18 +115,28 @@ def group_rows(
     )
 
 
-def by_settings(rows: Sequence[R]) -> dict[str, list[R]]:
-    """Rows by the settings of the attack in which they differ, such as ``restarts 5``; one empty name if in none."""
-    names = dict.fromkeys(name for row in rows for name in row.settings)
-    varying = [name for name in names if len({row.settings.get(name) for row in rows}) > 1]
+def by_settings(rows: Sequence[R], but: Iterable[str] = ()) -> dict[str, list[R]]:
+    """Rows by the settings of the attack in which they differ, such as ``restarts 5``; one empty name if in none.
+
+    Args:
+        rows: rows of one attack.
+        but: settings that do not count.
+    """
+    varying = [name for name in _varying(rows) if name not in but]
     return by_key(rows, lambda row: ", ".join(f"{name} {row.settings.get(name, 'unset')}" for name in varying))
 
 
+def _varying(rows: Sequence[R]) -> list[str]:
+    names = dict.fromkeys(name for row in rows for name in row.settings)
+    return [name for name in names if len({row.settings.get(name) for row in rows}) > 1]
+
+
 def apart(rows: Sequence[R], key: Key[R]) -> dict[str, list[R]]:
-    """Rows by variant where several have one key, such as a seed; their settings tell them apart, then their run."""
-    if not _collide(rows, key):
-        return {"": list(rows)}
-    found = by_settings(rows)
+    """Rows by the settings in which they differ, and by run where several then have one key, such as a seed."""
+    runs = list(by_key(rows, lambda row: row.run).values())
+    # What varies in one run that has each key once follows from the key, such as a seed of its own.
+    follows = [] if any(_collide(same, key) for same in runs) else [name for same in runs for name in _varying(same)]
+    found = by_settings(rows, follows)
     if not any(_collide(same, key) for same in found.values()):
         return found
     return {

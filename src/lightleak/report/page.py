@@ -20,6 +20,7 @@ from markupsafe import Markup
 
 import lightleak
 from lightleak.core.errors import UsageError
+from lightleak.core.shell import shell_word
 from lightleak.report import format as formats
 from lightleak.report.blocks import Block, Cell, Column, Details, Figure, Line, Lines, Page, Panels, Table
 from lightleak.report.format import DASH
@@ -172,6 +173,7 @@ def _templates() -> Environment:
     environment.filters |= {name: one for name, one in vars(formats).items() if isfunction(one)} | {
         "draw": draw,
         "legend_key": legend_key,
+        "shell_word": shell_word,
     }
     macros |= {
         name: macro

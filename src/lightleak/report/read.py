@@ -16,6 +16,7 @@ from lightleak.core.errors import UsageError
 from lightleak.core.people import CSV_FILE, People, read_people
 from lightleak.core.records import read_record
 from lightleak.core.results import FILE_NAME, FrontierRow, Row, UpdateRow, kind_name, read_file, read_rows
+from lightleak.core.small_groups import without_small_groups
 from lightleak.core.yaml_text import read_yaml
 
 T = TypeVar("T")
@@ -42,6 +43,7 @@ class Run:
         config: text of ``config.yaml``; None where there is none.
         environment: ``environment.json``; empty where there is none.
         trained: ``training.json``, the scores on the test rows once the training is over; empty where there is none.
+        redact: the report names nobody, whatever the run kept.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Run:
     config: str | None = None
     environment: Mapping[str, Any] = field(default_factory=dict)
     trained: Mapping[str, Any] = field(default_factory=dict)
+    redact: bool = False
 
     @cached_property
     def settings(self) -> Mapping[str, Any]:
@@ -76,8 +79,14 @@ class Run:
 
     @cached_property
     def people(self) -> tuple[People, ...]:
-        """What each attack revealed of every person; none where no whole epoch or round was captured."""
-        return read_people(self.raw, str(self.path / FILE_NAME))
+        """What each attack revealed of every person, redacted without small groups; none where people are not known."""
+        found = read_people(self.raw, str(self.path / FILE_NAME))
+        return tuple(map(without_small_groups, found)) if self.is_redacted else found
+
+    @property
+    def is_redacted(self) -> bool:
+        """Whether it says nothing of single people."""
+        return self.redact or bool(self.settings.get("redact"))
 
     @cached_property
     def persons(self) -> tuple[Mapping[str, str], ...]:
@@ -142,14 +151,15 @@ def load_run(path: Path, name: str | None = None) -> Run:
     return replace(run, kind=next(iter(kinds), named))
 
 
-def load_runs(folders: Sequence[Path]) -> tuple[Run, ...]:
-    """Read the runs of one report.
+def load_runs(folders: Sequence[Path], redact: bool = False) -> tuple[Run, ...]:
+    """Read the runs of one report, redacted or not.
 
     Raises:
         UsageError: a folder cannot be read or is given twice, or the runs are of several kinds, which answer different
             questions; frontiers of defenses may be given with attacks on updates.
     """
-    runs = tuple(load_run(path, name) for path, name in zip(folders, run_names(folders), strict=True))
+    named = zip(folders, run_names(folders), strict=True)
+    runs = tuple(replace(load_run(path, name), redact=redact) for path, name in named)
     kinds = {run.kind for run in runs}
     if len(kinds) > 1 and kinds != {UpdateRow.KIND, FrontierRow.KIND}:
         found = "; ".join(f"{run.path}: {run.kind}" for run in runs)

@@ -66,12 +66,14 @@ def test_one_run_says_what_is_at_risk_and_how_to_find_out_what_helps(plain, summ
     )
 
 
-def test_the_command_that_finds_out_is_one_that_runs(tmp_path: Path, plain, summary) -> None:
-    folder = plain()
+@pytest.mark.parametrize("name", ["plain", "my 'plain' run"])
+def test_the_command_that_finds_out_is_one_that_runs(tmp_path: Path, plain, summary, name: str) -> None:
+    folder = plain().rename(tmp_path / name)
     (folder / "config.yaml").write_text("data: {name: german}\ntarget: {network: mlp}\nattacks: {random: {}}\n")
-    command = summary(folder).defenses.partition("run: ")[2].partition(" lightleak report")[0]
+    command, _, report = summary(folder).defenses.partition("run: ")[2].partition(" lightleak report ")
     program, verb, config, flag, defense, _, output = shlex.split(command)
-    assert (program, verb, flag, output) == ("lightleak", "audit", "--defense", "plain-noise")
+    assert (program, verb, flag, output) == ("lightleak", "audit", "--defense", f"{name}-noise")
+    assert shlex.split(report)[:2] == [name, output]
     found = load_config(tmp_path / config, {"defense": yaml.safe_load(defense)})
     assert found.defense.name == "gaussian_noise" and found.defense.options == {"scale": 0.01}
 

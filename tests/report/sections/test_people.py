@@ -10,7 +10,7 @@ import pytest
 from lightleak.core.people import Group, Links, Means, People, Point, Rate, Risk, Sharing
 from lightleak.core.records import write_record
 from lightleak.report import build_report
-from lightleak.report.blocks import Page
+from lightleak.report.blocks import Details, Page
 from lightleak.report.page import render
 from lightleak.report.read import load_run
 from lightleak.report.sections.exposed import MOST_PEOPLE, most_exposed
@@ -76,7 +76,7 @@ def test_the_first_page_is_about_people(covered, page_of) -> None:
         "proven at least once",
         "guessing without an update",
         "Singling out a recovered record that fits nobody else 94.4 92.5 to 95.9 0 0.0 to 1.9 0.3",
-        "Linkage two proven records of one person not measured",
+        "Linkage two proven records of one person: takes two epochs not measured",
         "sex = female: 99.1 of 100 proven",
         "measurably more than the 95 of all; picked among 2 groups.",
         "Not tested Membership inference, model inversion, extraction, property inference.",
@@ -100,7 +100,7 @@ def test_the_section_lists_every_attack_with_its_wrong_proofs_and_means(covered,
 def test_each_risk_has_its_control_baseline_interval_and_sample_size(covered, outline) -> None:
     text = outline(render(Page("", "", [people_section([load_run(covered(ALL))])]))).text
     assert "Singling out a recovered record that fits nobody else 94.4 92.5 to 95.9 n = 720 0 0.0 to 1.9 n =" in text
-    assert "Linkage two proven records of one person not measured not measured not measured" in text
+    assert "Linkage two proven records of one person: takes two epochs not measured not measured not measured" in text
 
 
 def test_links_and_shared_rows_are_counted(covered, outline) -> None:
@@ -120,6 +120,13 @@ def test_the_share_of_each_group_is_drawn_over_the_training_with_intervals(cover
     assert "Share of each group of sex that is proven or recovered so far, with 95% intervals" in drawn
     assert "female (220): 49.1% (95% interval 42.6 to 55.7)" in drawn
     assert "male (500)" in drawn and "unknown (19)" not in drawn
+
+
+def test_a_table_of_many_groups_is_folded(covered) -> None:
+    few, many = (replace(ALL, groups=tuple(group(f"c{i}", 50, 40) for i in range(n))) for n in (12, 13))
+    section = people_section([load_run(covered(few, name="few"))]), people_section([load_run(covered(many))])
+    assert [any(isinstance(one, Details) for one in found.blocks) for found in section] == [False, True]
+    assert "All 13 groups" in render(Page("", "", [section[1]]))
 
 
 PERSONS = """attack,person,row,label,seen,proven,first_seen,first_proven,recovered,verdict,unique,sharing
@@ -142,6 +149,22 @@ def test_the_most_exposed_people_are_listed_unless_redacted(covered, outline) ->
     assert "This file contains private data" in page.text
     redacted = outline(build_report(folder, redact=True).read_text())
     assert "p4" not in redacted.text and "Most exposed people" not in redacted.text
+
+
+@pytest.mark.parametrize("by_flag", [True, False])
+def test_a_redacted_page_says_nothing_of_a_few(covered, outline, by_flag: bool) -> None:
+    shared = (Sharing(0, 700, 690), Sharing(1, 17, 4), Sharing(6, 3, 3))
+    few = replace(ALL, unique=700, groups=(*ALL.groups, group("unknown", 3, 3)), sharing=shared)
+    folder = covered(few)
+    assert "unknown 3 100" in outline(build_report(folder).read_text()).text
+    if not by_flag:  # a redacted run of an earlier version
+        config = (folder / "config.yaml").read_text() if (folder / "config.yaml").is_file() else ""
+        (folder / "config.yaml").write_text(config + "\nredact: true\n")
+    text = outline(build_report(folder, redact=by_flag).read_text()).text
+    assert "unknown, female 223 99.1" in text and "unknown 3 100" not in text
+    assert "sex = unknown, female: 99.1 of 100 proven" in text
+    assert "people share their record with nobody in the table; 20 with 1 to 6 others." in text
+    assert "groups of fewer than 10 people are merged with others or left out" in text
 
 
 def test_of_equally_exposed_people_the_first_are_shown_and_all_counted(covered, outline) -> None:
@@ -181,6 +204,21 @@ def test_a_small_group_is_not_called_the_most_exposed() -> None:
     assert worst_group(replace(ALL, groups=())) is None
 
 
+@pytest.mark.parametrize(
+    ("groups", "said"),
+    [
+        (
+            (group("female", 220, 209), group("male", 500, 475)),
+            "No group of at least 20 people more than all together: 95",
+        ),
+        ((group("female", 10, 9),), "No group of people was compared: none has 20 people."),
+        ((), "No group of people was compared: the table has no sensitive column."),
+    ],
+)
+def test_the_first_page_names_no_group_where_none_is_more_exposed(covered, page_of, groups, said: str) -> None:
+    assert f"Most exposed {said}" in page_of(covered(replace(ALL, groups=groups))).text
+
+
 def test_without_proofs_the_most_exposed_group_is_the_one_recovered_most(covered, page_of) -> None:
     groups = (group("female", 220, 0, 150), group("male", 500, 0, 298))
     noisy = replace(ALL, proven=0, proven_numbers=0, recovered=448, not_recovered=272, claims=0, wrong=0, groups=groups)
@@ -200,6 +238,16 @@ def test_risks_that_were_not_measured_have_no_number() -> None:
     found = {line.name: line for line in risk_lines(ALL)}
     assert found["Linkage"].attack is None
     assert found["Inference"].baseline.mean == 0.75 and found["Inference"].meaning == "a person's sex"
+
+
+def test_the_first_page_shows_the_column_with_the_largest_gain_and_the_others_are_folded(covered, page_of) -> None:
+    race = Risk(Rate.of(710, 720), Rate.of(170, 200), Rate.of(620, 720), "race")
+    page = page_of(covered(replace(ALL, other_inferences=(race,))))
+    first, _, rest = page.text.partition("Records in a message")
+    assert "Inference a person's sex: the largest gain of 2 columns 97.2" in first and "race" not in first
+    assert "Inference of 1 other sensitive column Risk, of 100" in rest
+    assert "Inference a person's race 98.6 97.5 to 99.2 n = 720" in rest
+    assert "sex of 97.2 of 100 people named rightly, 75 by a model that knows the other columns (the largest" in rest
 
 
 def test_the_next_command_attacks_a_sample_of_the_epoch_without_proof(covered, page_of) -> None:

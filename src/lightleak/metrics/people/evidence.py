@@ -13,7 +13,8 @@ from lightleak.core.reconstruction import Reconstruction
 from lightleak.data.encoder import TableEncoder
 from lightleak.metrics.certificate import proven_rows, wrong_certificates
 from lightleak.metrics.matched_batch import MatchedBatch
-from lightleak.metrics.people.rows import Bools, Floats, Ints, Population, Rows
+from lightleak.metrics.people.population import Population
+from lightleak.metrics.people.rows import Bools, Floats, Ints, Rows
 from lightleak.metrics.score import found_cells
 
 

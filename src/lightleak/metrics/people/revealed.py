@@ -5,19 +5,23 @@ What is measured is stated with `lightleak.core.people`.
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from lightleak.core.people import Group, Means, People, Point, Rate, Sharing
+from lightleak.core.people import Group, Means, People, Point, Sharing, exposure
 from lightleak.metrics.certificate import NO_CLAIM, WRONG
 from lightleak.metrics.people.evidence import Evidence, Proposed
-from lightleak.metrics.people.risks import inference, linkage, singling_out
-from lightleak.metrics.people.rows import Bools, Floats, Ints, Population
+from lightleak.metrics.people.population import Population
+from lightleak.metrics.people.risks import inferences, linkage, singling_out
+from lightleak.metrics.people.rows import Bools, Floats, Ints
 
 CURVE_POINTS = 200
 """Points of a curve at most."""
+
+BANDS = 4
+"""Groups of a sensitive column of numbers."""
 
 GROUP_POINTS = 20
 """Of a group's curve, of which there may be a hundred."""
@@ -42,6 +46,7 @@ def people_of(
     evidence = Evidence(sorted(updates, key=lambda one: one.step), population)
     proven, recovered = evidence.verdicts == "proven", evidence.verdicts == "recovered"
     linked, links = linkage(evidence, by_client=unit == "round")
+    inferred = inferences(evidence)
     return People(
         attack=attack,
         n=len(evidence.people),
@@ -62,17 +67,18 @@ def people_of(
         singling_out=singling_out(evidence),
         linkage=linked,
         links=links,
-        inference=inference(evidence),
+        inference=next(iter(inferred), None),
+        other_inferences=inferred[1:],
         means=_means(updates),
         is_whole=is_whole,
     )
 
 
 def table_of(attack: str, updates: Sequence[Proposed], population: Population) -> pd.DataFrame:
-    """One line per person: `lightleak.core.people.CSV_COLUMNS`, with the sensitive columns."""
+    """One line per person, the most exposed first: `lightleak.core.people.CSV_COLUMNS`, with the sensitive columns."""
     evidence = Evidence(sorted(updates, key=lambda one: one.step), population)
     ids, schema = evidence.people, population.schema
-    return pd.DataFrame(
+    table = pd.DataFrame(
         {
             "attack": attack,
             "person": ids if population.names is None else population.names[ids],
@@ -89,6 +95,10 @@ def table_of(attack: str, updates: Sequence[Proposed], population: Population) -
             "sharing": population.sharing[ids] if population.marginals else None,
         }
     )
+    names = ("verdict", "seen", "proven", "recovered", "first_proven", "sharing")
+    facts: list[list[Any]] = [[None if value is pd.NA else value for value in table[name]] for name in names]
+    risks = list(map(exposure, *facts))
+    return table.iloc[sorted(range(len(table)), key=risks.__getitem__)].reset_index(drop=True)
 
 
 def _curve(evidence: Evidence) -> tuple[Point, ...]:
@@ -118,20 +128,40 @@ def _course(evidence: Evidence, of: Bools, most: int) -> tuple[Point, ...]:
 
 
 def _groups(evidence: Evidence) -> tuple[Group, ...]:
-    population, schema = evidence.population, evidence.population.schema
-    found = []
-    for name in schema.secrets:
-        cells = np.array(population.text(name, evidence.people), dtype=object)
-        for category, n in sorted(Counter(cells).items(), key=lambda pair: -pair[1]):
+    population, found = evidence.population, []
+    for name in population.schema.sensitive:
+        if name in population.schema.secrets:
+            cells = np.array(population.text(name, evidence.people), dtype=object)
+            names = [category for category, _ in Counter(cells).most_common()]
+        else:
+            column = [one.name for one in population.schema.numerical].index(name)
+            names, of_everyone = bands(population.sent.numbers[:, column])
+            cells = of_everyone[evidence.people]
+        for category in names:
             of = cells == category
             verdicts = Counter(evidence.verdicts[of])
-            rate = Rate.of(verdicts["proven"], n)
-            assert rate is not None  # a category that was counted has people
-            curve = _course(evidence, of, GROUP_POINTS)
-            found.append(
-                Group(name, category, n, verdicts["proven"], rate.low, rate.high, verdicts["recovered"], curve)
-            )
+            if of.any():
+                curve = _course(evidence, of, GROUP_POINTS)
+                found.append(Group.of(name, category, int(of.sum()), verdicts["proven"], verdicts["recovered"], curve))
     return tuple(found)
+
+
+def bands(numbers: Floats) -> tuple[list[str], Any]:
+    """Divide numbers into `BANDS` of sizes as equal as ties allow: names of the bands, and that of each number.
+
+    The first and the last are open: the least and the largest number of all would name somebody.
+    """
+    limits = np.unique(np.quantile(numbers, np.arange(1, BANDS) / BANDS, method="inverted_cdf"))
+    limits = limits[limits < numbers.max()]
+    if not len(limits):
+        return [], np.full(len(numbers), None)
+    band = np.searchsorted(limits, numbers)
+    starts = [f"{numbers[band == i].min():g}" for i in range(len(limits) + 1)]
+    inner = [
+        " to ".join(dict.fromkeys((start, f"{end:g}"))) for start, end in zip(starts[1:-1], limits[1:], strict=True)
+    ]
+    names = [f"{limits[0]:g} or less", *inner, f"{starts[-1]} or more"]
+    return names, np.array(names, dtype=object)[band]
 
 
 def _sharing(evidence: Evidence) -> tuple[Sharing, ...]:

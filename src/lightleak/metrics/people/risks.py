@@ -4,9 +4,6 @@ What is measured is stated with `lightleak.core.people`; main attack, control an
 al., PoPETs 2023).
 """
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
 from lightleak.attacks.gradient_inversion.tables.codec import TOLERANCE
@@ -16,16 +13,11 @@ from lightleak.core.seeds import numpy_generator
 from lightleak.metrics.cells import table_cells
 from lightleak.metrics.certificate import NO_CLAIM, WRONG
 from lightleak.metrics.people.evidence import Evidence
+from lightleak.metrics.people.guess import SecretGuess
 from lightleak.metrics.people.rows import Bools, Floats, Ints, RowIndex, Rows
-
-MOST_CATEGORIES = 255
-"""Categories up to which scikit-learn's gradient boosting treats a column as categorical; beyond, as a number."""
 
 NOBODY = -1
 """No place of a row."""
-
-MOST_TRAINED = 20_000
-"""Rows that the model which reads no update is trained on; more change its accuracy by less than its interval."""
 
 
 def singling_out(evidence: Evidence) -> Risk | None:
@@ -124,27 +116,22 @@ def _linking(rows: Rows, digits: Bools, deviation: Floats) -> Ints:
     return np.column_stack([rows.categories, digits, grid]).astype(np.int64)
 
 
-def inference(evidence: Evidence) -> Risk | None:
-    """Reading the first secret column off the rows that agree with a person in all others; None without one."""
-    population, schema = evidence.population, evidence.population.schema
-    secret = next(iter(schema.secrets), None)
-    if secret is None or len(population.others) < 2:
-        return None
-    of_label = secret == schema.label.name
-    column = len(schema.categorical) if of_label else [one.name for one in schema.categorical].index(secret)
-    order = numpy_generator(population.seed, "inference").permutation(len(population.others))
-    half = len(order) // 2
-    sizes = [len(one.categories) for one in (*schema.categorical, schema.label)]
-    guess = _guesser(population.others[order[half:][:MOST_TRAINED]], column, sizes)
-    named = _Inferred(evidence, column)
+def inferences(evidence: Evidence) -> tuple[Risk, ...]:
+    """Reading each secret column off the rows that agree with a person in all others, the largest gain first."""
+    found = [_inference(evidence, *one) for one in evidence.population.guesses.items()]
+    return tuple(sorted(found, key=lambda risk: -risk.gain))
 
-    def rates(people: Rows) -> tuple[Rate | None, Rate | None]:
-        true, guessed = people.categories[:, column], guess(people)
+
+def _inference(evidence: Evidence, secret: str, guess: SecretGuess) -> Risk:
+    named = _Inferred(evidence, guess.column)
+
+    def rates(people: Rows, guessed: Ints) -> tuple[Rate | None, Rate | None]:
+        true = people.categories[:, guess.column]
         inferred = named.of(people, guessed)
         return Rate.of(int((inferred == true).sum()), len(true)), Rate.of(int((guessed == true).sum()), len(true))
 
-    attack, baseline = rates(population.sent[evidence.people])
-    control, _ = rates(population.others[order[:half]])
+    attack, baseline = rates(evidence.population.sent[evidence.people], guess.of(evidence.people))
+    control, _ = rates(guess.strangers, guess.of_strangers)
     return Risk(attack, control, baseline, secret)
 
 
@@ -168,26 +155,3 @@ class _Inferred:
                 if len(places):
                     found[i] = np.bincount(secrets[places]).argmax()
         return found
-
-
-def _guesser(rows: Rows, column: int, sizes: Sequence[int]) -> Any:
-    """A function that predicts a column of `Rows.categories` from all others, trained on these rows.
-
-    Args:
-        rows: to train on.
-        column: to predict.
-        sizes: numbers of categories by column.
-    """
-    from sklearn.ensemble import HistGradientBoostingClassifier  # heavy, and used here alone
-
-    def features(of: Rows) -> Floats:
-        return np.column_stack([np.delete(of.categories, column, axis=1), of.numbers]).astype(float)
-
-    inputs, secret = features(rows), rows.categories[:, column]
-    if len(np.unique(secret)) < 2:
-        return lambda of: np.full(len(of), secret[0])
-    others = [size <= MOST_CATEGORIES for i, size in enumerate(sizes) if i != column]
-    categorical = [*others, *[False] * rows.numbers.shape[1]]
-    model = HistGradientBoostingClassifier(random_state=0, early_stopping=False, categorical_features=categorical)
-    model.fit(inputs, secret)
-    return lambda of: model.predict(features(of)) if len(of) else np.empty(0, dtype=np.int64)

@@ -41,7 +41,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
         sections=[
             summary.summary_section(runs, best, helped),
             summary.risk_section(runs),
-            people_section(runs, redact),
+            people_section(runs),
             change_section(runs, unit),
             evidence_section(runs, rows, found, answers=answers, unit=unit[0], reading=summary.reading(runs)),
             _subject(runs, main, groups),

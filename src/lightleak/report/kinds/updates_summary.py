@@ -22,7 +22,7 @@ from lightleak.report.page import fill, table_of
 from lightleak.report.read import Run
 from lightleak.report.sections.columns import most_gained
 from lightleak.report.sections.means import roles
-from lightleak.report.sections.people import people_figure, risk_lines, strongest, worst_group
+from lightleak.report.sections.people import FEWEST, people_figure, risk_lines, strongest, worst_group
 from lightleak.report.sections.subject import left_out
 from lightleak.report.sections.summary import MOST_RUNS, RiskLine, first_page, of_hundred_cell, risks_table
 from lightleak.report.sections.tested import NOT_TESTED, Findings
@@ -153,9 +153,10 @@ def _people_of(found: Sequence[Measured]) -> dict[str, People]:
 def _worst_of(people: People) -> str:
     group = worst_group(people)
     if group is None:
-        return "No group of people was compared: no sensitive column of categories."
+        why = f"none has {FEWEST} people" if people.groups else "the table has no sensitive column"
+        return f"No group of people was compared: {why}."
     of_all = people.proven_rate if group.recovered is None else people.exposed
-    return fill("people", "worst", group, len(people.groups), of_all.share)
+    return fill("people", "worst", group, len(people.groups), of_all.share, FEWEST)
 
 
 def _columns(best: UpdateGroup | None) -> str:

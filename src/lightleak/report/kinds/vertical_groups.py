@@ -22,6 +22,9 @@ READS_NO_EXCHANGE = frozenset({"prior", "aia_raw", "aia_raw_adjusted"})
 GUESS = "prior"
 """The one of them that answers with the auxiliary share."""
 
+HALF = 0.5
+"""Share of the auxiliary sample that has the property, by construction; an answer that takes no exchange."""
+
 ACTIVE = "provfl_m"
 """The attack that departs from the protocol, for files that do not state what an attacker does."""
 
@@ -105,9 +108,15 @@ class VerticalGroup(Group[VerticalRow]):
         return bounded(self.values("learned"), -1.0, 1.0, comparisons)
 
     def leaks(self, comparisons: int = 1) -> bool:
-        """Whether the whole interval of `learned` lies above 0."""
-        learned = self.learned(comparisons)
-        return learned is not None and learned.is_above
+        """Whether something was measurably learned: more than own columns tell, and than the answer `HALF`."""
+        learned, beyond_half = self.learned(comparisons), self._beyond_half(comparisons)
+        return learned is not None and learned.is_above and (beyond_half is None or beyond_half.is_above)
+
+    def _beyond_half(self, comparisons: int) -> Estimate | None:
+        """How much closer than `HALF`, which an estimator answers that sees nothing; None without truth."""
+        known = ((row.true_fraction, row.error) for row in self.rows)
+        closer = (abs(HALF - true) - error for true, error in known if true is not None and error is not None)
+        return bounded(closer, -1.0, 1.0, comparisons)
 
     @property
     def worth(self) -> Worth | None:
@@ -162,8 +171,7 @@ def seed_of(row: VerticalRow) -> str:
 def compare(rows: Iterable[VerticalRow]) -> tuple[VerticalGroup, ...]:
     """Group rows over seeds, runs together, in the order of the rows.
 
-    A group contains each seed once. Where a seed comes twice under one name, the settings in which the rows differ tell
-    them apart, then their run.
+    A group contains each seed once, with the same settings; see `lightleak.report.compare.apart`.
     """
     found = group_rows(
         map(_general, rows),

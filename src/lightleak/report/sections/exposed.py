@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lightleak.core.people import People
+from lightleak.core.people import People, exposure
 from lightleak.report.blocks import Block, Cell, Column
 from lightleak.report.format import DASH, counted
 from lightleak.report.page import fill, table_of
@@ -40,21 +40,20 @@ class Person:
     sharing: int | None
 
     @property
-    def risk(self) -> tuple[float, ...]:
-        """What people are ordered by, from most exposed on: verdict, unique or not, how often, how early."""
-        n_others = float("inf") if self.sharing is None else self.sharing
-        share = (self.proven if self.verdict == "proven" else self.recovered) / max(self.seen, 1)
-        return _VERDICTS.index(self.verdict), n_others, -share
+    def order(self) -> tuple[float, ...]:
+        """What people are ordered by, from the most exposed on."""
+        return exposure(self.verdict, self.seen, self.proven, self.recovered, self.first, self.sharing)
 
     @property
-    def _order(self) -> tuple[object, ...]:
-        return (*self.risk, -self.proven, float("inf") if self.first is None else self.first)
+    def risk(self) -> tuple[float, ...]:
+        """The same without how many proofs there were, and when: verdict, how few share the row, how often."""
+        return self.order[:3]
 
 
 def most_exposed(run: Run, people: People) -> tuple[list[Person], int]:
     """Return the most exposed people, and how many there are of the risk of the first."""
     read = (_read(line) for line in run.persons if line.get("attack") == people.attack)
-    found = sorted((one for one in read if one and one.verdict in _VERDICTS), key=lambda one: one._order)
+    found = sorted((one for one in read if one and one.verdict in _VERDICTS), key=lambda one: one.order)
     return found[:MOST_PEOPLE], sum(one.risk == found[0].risk for one in found) if found else 0
 
 

@@ -23,7 +23,7 @@ from lightleak.report.format import (
     points,
 )
 from lightleak.report.intervals import Estimate, difference, proportion
-from lightleak.report.page import figures, fill, table_of
+from lightleak.report.page import figures, fill, folded, table_of
 from lightleak.report.plot.axis import axis
 from lightleak.report.plot.chart import Line, Plot, Rule, draw
 from lightleak.report.read import Run
@@ -36,6 +36,9 @@ FEWEST = 20
 
 MOST_GROUPS = 5
 """Groups of one column whose curves are drawn; the table has all of them."""
+
+MOST_LISTED = 12
+"""Groups of all columns whose table is open; of more it is folded."""
 
 _AT = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """Where a group's curve has marks: more whiskers than these cannot be distinguished."""
@@ -54,12 +57,10 @@ def strongest(run: Run) -> People | None:
     return max(sampled, key=lambda one: one.exposed.share, default=best)
 
 
-def people_section(runs: Sequence[Run], redact: bool = False) -> Section | None:
+def people_section(runs: Sequence[Run]) -> Section | None:
     """Draw what every attack revealed of every person, the risks and the groups; None where that was not measured.
 
-    Args:
-        runs: the runs of the report.
-        redact: name nobody: leave out the most exposed people.
+    Redacted runs name nobody: the most exposed people are left out, and small groups are merged.
     """
     measured = [(run, one) for run in runs for one in run.people]
     if not measured:
@@ -67,11 +68,12 @@ def people_section(runs: Sequence[Run], redact: bool = False) -> Section | None:
     blocks: list[Block] = [fill("people", "words", [one for _, one in measured]), _attacks_table(runs)]
     for run, one in measured:
         parts: list[Block] = [] if one.is_whole else [people_figure(one)]  # the first page shows that of whole epochs
-        parts.append(_risks_table(one))
+        parts += _risks_tables(one)
         if one.has_certificates or one.recovered:
             parts.append(fill("people", "linked", one))
-            parts += [] if redact else exposed_blocks(run, one)
-            parts += [_groups_table(one), *_groups_figures(one)] if one.groups else []
+            parts += [] if run.is_redacted else exposed_blocks(run, one)
+            parts += [*_groups_table(one), *_groups_figures(one)] if one.groups else []
+            parts += [fill("people", "merged", one.merged_below)] if one.merged_below else []
         blocks += [Heading(_title(run, one, runs)), *parts] if parts else []
     whole = any(one.is_whole for _, one in measured)
     title = "Every person" if whole else "The people behind the captured updates"
@@ -122,12 +124,16 @@ def _so_far(some: int, n: int) -> Estimate:
 
 
 def risk_lines(people: People) -> list[RiskLine]:
-    """Return the three risks; one that was not measured has no number."""
-    column = people.inference.column if people.inference else None
+    """Return the three risks, of inference the worst column; one that was not measured has no number."""
+    column, of = (people.inference.column if people.inference else None), 1 + len(people.other_inferences)
+    secret = f"a person's {column}" if column else "one private value"
+    linked = "two proven records of one person"
+    if people.has_certificates and not people.linkage and len(people.means.epochs) == 1:
+        linked += f": takes two {'epochs' if people.unit == 'step' else 'rounds'}"
     named = (
         ("Singling out", "a recovered record that fits nobody else", people.singling_out),
-        ("Linkage", "two proven records of one person", people.linkage),
-        ("Inference", f"a person's {column}" if column else "one private value", people.inference),
+        ("Linkage", linked, people.linkage),
+        ("Inference", secret + (f": the largest gain of {of} columns" if of > 1 else ""), people.inference),
     )
     return [RiskLine(name, meaning, *_estimates(risk)) for name, meaning, risk in named]
 
@@ -173,7 +179,15 @@ def _part(people: People, n: int) -> Cell:
     return Cell(count(n), (f"{of_hundred(n / people.n)} of 100",))
 
 
-def _risks_table(people: People) -> Table:
+def _risks_tables(people: People) -> tuple[Block, ...]:
+    """Draw the three risks; inference of all columns but the worst is folded."""
+    others = [RiskLine("Inference", f"a person's {one.column}", *_estimates(one)) for one in people.other_inferences]
+    first = _risks_table("The three risks, with sample sizes", risk_lines(people))
+    said = f"Inference of {counted(len(others), 'other sensitive column')}"
+    return first, *(folded(said, _risks_table(said, others)) if others else ())
+
+
+def _risks_table(title: str, lines: list[RiskLine]) -> Table:
     columns: list[Column[RiskLine]] = [
         Column("Risk, of 100", lambda line: Cell(line.name, (line.meaning,))),
         Column("By attack", lambda line: _measured(line.attack)),
@@ -183,7 +197,7 @@ def _risks_table(people: People) -> Table:
             "Attack over baseline, points", lambda line: interval_cell(difference(line.attack, line.baseline), points)
         ),
     ]
-    return table_of("The three risks, with sample sizes", columns, [("", risk_lines(people))], css="risk stack")
+    return table_of(title, columns, [("", lines)], css="risk stack")
 
 
 def _measured(value: Estimate | None) -> Cell:
@@ -216,7 +230,7 @@ def _group_figure(name: str, groups: Sequence[Group], unit: str) -> Figure:
     return line_figure(said, series, x, name)
 
 
-def _groups_table(people: People) -> Table:
+def _groups_table(people: People) -> tuple[Block, ...]:
     columns: list[Column[Group]] = [
         Column("Group", lambda group: group.category),
         Column("People", lambda group: count(group.n)),
@@ -229,7 +243,8 @@ def _groups_table(people: People) -> Table:
         columns.append(exposed)
     names = dict.fromkeys(group.column for group in people.groups)
     groups = [(name, [group for group in people.groups if group.column == name]) for name in names]
-    return table_of("People exposed, by group", columns, groups, css="risk stack")
+    n, table = len(people.groups), table_of("People exposed, by group", columns, groups, css="risk stack")
+    return folded(f"All {n} groups", table, when=n > MOST_LISTED)
 
 
 def _share(group: Group) -> Estimate:

@@ -55,6 +55,18 @@ def test_what_was_learned_from_the_exchange_stands_below_with_what_it_is_worth()
     assert not any("learned" in line for line in printed([row(), row(attack="aia_raw_adjusted")]))
 
 
+def test_an_answer_of_one_half_is_not_learned() -> None:
+    errors = (-0.02, -0.021, -0.019, -0.02, -0.021)
+    near = {"true_fraction": 0.52, "own_columns_error": 0.16}
+    rows = [row(seed=seed, estimated_fraction=0.52 + error, **near) for seed, error in enumerate(errors)]
+    said = " ".join(" ".join(printed(rows)).split())
+    assert "not measurably closer than the answer one half, so nothing was learned: sex=Male by C1" in said
+    close = [
+        row(seed=seed, estimated_fraction=0.66 + error, own_columns_error=0.16) for seed, error in enumerate(errors)
+    ]
+    assert "one half" not in " ".join(printed(close))
+
+
 def test_what_is_unknown_is_a_dash() -> None:
     line = printed([row(true_fraction=None, auc=None)])[-1]
     assert line.split() == ["sex=Male", "C1", "provfl_b", "-", "65.0", "-", "-", "1", "-"]

@@ -43,6 +43,22 @@ def test_a_group_is_one_attack_with_one_search_and_bridge() -> None:
     assert [one.variant for one in twice[0].groups] == ["run other", "run run"]  # unless it is the same evaluation
 
 
+def test_runs_of_one_attack_with_other_options_stay_apart() -> None:
+    made = [
+        row | {"run": f"alpha {alpha}", "seed": seed, "options": {"alpha": alpha, "seed": seed, "steps": 9}}
+        for alpha, seeds in ((0.2, (0, 1)), (0.5, (2, 3)))
+        for seed in seeds
+        for row in rows("plgmi", 0.7)
+    ]
+    entries = tuple(Entry("plgmi", "plgmi", seed=row["seed"], run=row["run"]) for row in made)
+    (scenario,) = scenarios(*made, entries=entries)
+    assert [(one.variant, len(one.rows), len(one.entries)) for one in scenario.groups] == [
+        ("alpha 0.2", 2, 2),
+        ("alpha 0.5", 2, 2),
+    ]
+    assert [one.name for one in scenario.groups] == ["PLG-MI · alpha 0.2", "PLG-MI · alpha 0.5"]
+
+
 def test_runs_whose_models_were_made_otherwise_stay_apart() -> None:
     accuracy = {"a": 0.9, "b": 0.5}
     made = [row | {"run": run} for run in "ab" for row in rows("plgmi", 0.7, 0.8, dataset="t", setting="2")]

@@ -110,6 +110,8 @@ def test_settings_tell_rows_of_one_seed_apart() -> None:
     assert groups[1].title == "ProVFL-B (queries 100)"
     # A setting that differs by seed alone, such as a seed of its own, does not split a group.
     assert len(compare(result(seed, options={"seed": seed}) for seed in (0, 1))) == 1
+    runs = [result(seed, run=f"run {seed}", options={"queries": 10 + seed}) for seed in (0, 1)]
+    assert [group.variant for group in compare(runs)] == ["queries 10", "queries 11"]
 
 
 def errors(attack: str, *values: float) -> list[VerticalRow]:

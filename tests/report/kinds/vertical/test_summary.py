@@ -1,6 +1,7 @@
 """The first section of a vertical report and what each company got follow from the numbers."""
 
 import re
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -88,12 +89,29 @@ def table(*found: list[VerticalRow]) -> dict[str, list[dict[str, str]]]:
     }
 
 
+@pytest.mark.parametrize("redact", [False, True])
+@pytest.mark.parametrize(("truth", "is_learned"), [(0.52, False), (0.66, True)])
+def test_an_answer_of_one_half_has_learned_nothing(truth: float, is_learned: bool, redact: bool) -> None:
+    errors = (0.02, -0.021, 0.02, -0.019, 0.02, -0.02)
+    near = [
+        replace(row, true_fraction=truth, estimated_fraction=truth + error)
+        for row, error in zip(rows(errors), errors, strict=True)
+    ]
+    said = words(near, redact=redact)
+    assert ("could learn the share" in said) is is_learned
+    assert ("was not shown to learn" in said and "or the answer “one half”" in said) is not is_learned
+    if redact:
+        assert compared(near, redact=True)[0][-1] == ("yes" if is_learned else "not shown")
+
+
 def test_what_is_learned_is_compared_with_own_columns() -> None:
     found = words(rows(GOOD))
     assert "(C1) could learn the share" in found and "“sex=Male”" in found
     assert "within 2 points on average (95% interval 0.0 to 4.5)" in found
     assert "combinations" not in found and "No defense was tried" in found
     assert "lightleak audit run/config.yaml --defenses" in found
+    spaced = words(rows(GOOD, run="my run"))
+    assert "lightleak audit 'my run/config.yaml' --defenses" in spaced and "--output 'my run-defended'" in spaced
     known = means(rows(GOOD))
     assert "The party with the labels (C1), or whoever breaks into it. No other party has to help." in known
     assert "40 people of whom it knows whether they have the property" in known and "Attack budget: ProVFL-B" in known

@@ -43,7 +43,7 @@ from lightleak.experiments.progress import silent
 from lightleak.experiments.terminal import Lines
 from lightleak.experiments.training import TRAINING_FILE, train, trains_together
 from lightleak.experiments.unit import StoredUpdate, Unit, finished_files, kept_cells, unit_file
-from lightleak.metrics.people.rows import Population
+from lightleak.metrics.people.population import Population
 from lightleak.targets.own import trust_network
 
 CHECKED_AT_ONCE = 64

@@ -12,6 +12,7 @@ from lightleak.core.csv_text import csv_text
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.people import CSV_FILE, KEY
 from lightleak.core.records import write_record
+from lightleak.core.small_groups import without_small_groups
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.image_scale import is_image_state
 from lightleak.data.prepared import PreparedTable
@@ -20,11 +21,12 @@ from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.unit import PEOPLE, Unit, people_file, write_whole
 from lightleak.metrics.identity import Behind, identify
 from lightleak.metrics.people.evidence import Proposed
+from lightleak.metrics.people.population import Population
 from lightleak.metrics.people.revealed import people_of, table_of
-from lightleak.metrics.people.rows import Ints, Population
+from lightleak.metrics.people.rows import Ints
 
 SUMMARY_FILE = "people.json"
-"""Counts and shares alone, for ``results.json``: a redacted run keeps it."""
+"""Counts and shares alone, for ``results.json``: a redacted run keeps it, without small groups."""
 
 
 def require_ids(units: Sequence[Unit], experiment: Experiment) -> None:
@@ -83,7 +85,8 @@ def write_people(
     counted: Literal["step", "round"] = "round" if config.protocol.is_fedavg else "step"
     for attack in dict.fromkeys(unit.attack for unit in units):
         updates = [proposed(unit) for unit in units if unit.attack == attack]
-        entries.append(write_record(people_of(attack, updates, people, counted, attack in whole)))
+        found = people_of(attack, updates, people, counted, attack in whole)
+        entries.append(write_record(without_small_groups(found) if config.redact else found))
         tables.append(table_of(attack, updates, people))
     write_whole(folder / SUMMARY_FILE, json.dumps({KEY: entries}, indent=1))
     if not config.redact:

@@ -62,7 +62,9 @@ def _rows(group: Mapping[str, Any]) -> float | None:
 def _people_table(people: Sequence[People]) -> Lines:
     """A line for each attack: how many people it exposes, and the three risks."""
     said = "people: training rows in some attacked update; wrong: proofs that fit nobody; recovered: without proof; "
-    said += "single, link, infer: people singled out, linked, and of whom a sensitive column is named"
+    said += (
+        "single, link, infer: people singled out, linked, and of whom a secret (the one with the largest gain) is named"
+    )
     names = ("attack", "people", "proven", "95% interval", "wrong", "recovered", "single", "link", "infer")
     columns = [Column(name, is_number=name != "attack") for name in names]
     return Lines([said], columns, [[one.attack, *_people_cells(one)] for one in people])
@@ -70,7 +72,7 @@ def _people_table(people: Sequence[People]) -> Lines:
 
 def _people_cells(one: People) -> list[str]:
     proven, rate = ("-", "-") if not one.has_certificates else (str(one.proven), _ends(one.proven_rate))
-    risks = [percent(risk.attack.share if risk.attack else None, "%") for risk in one.risks.values()]
+    risks = [percent(risk.attack.share if risk.attack else None, "%") for _, risk in one.risks[:3]]
     return [str(one.n), proven, rate, str(one.wrong), str(one.recovered), *risks]
 
 

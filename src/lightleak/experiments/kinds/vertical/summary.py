@@ -59,7 +59,11 @@ def _learned(groups: Sequence[VerticalGroup]) -> Iterator[Lines]:
         "learned from the exchange: points closer than own columns alone, by the attack chosen on other seeds; the "
         "intervals are simultaneous over all lines; rows: size of a random sample of the same value"
     )
-    yield _lines([said], LEARNED_COLUMNS, [_learned_cells(group, len(best)) for group in _ordered(best)])
+    best, places = _ordered(best), len(best)
+    above = [group for group in best if (learned := group.learned(places)) and learned.is_above]
+    if halves := [" by ".join(group.place[1:]) for group in above if not group.leaks(places)]:
+        said += f"; not measurably closer than the answer one half, so nothing was learned: {', '.join(halves)}"
+    yield _lines([said], LEARNED_COLUMNS, [_learned_cells(group, places) for group in best])
 
 
 def _learned_cells(group: VerticalGroup, places: int) -> list[str]:
