@@ -1,7 +1,7 @@
 """One audit of a defense frontier as typed data (``kind: defense-frontier``)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 from lightleak.attacks import ATTACKS
@@ -89,6 +89,7 @@ class Point:
             "defense_option": self.option,
             "defense_strength": self.strength,
             "defense_words": self.words,
+            "defense_settings": asdict(self.config),
             "epsilon": None,
             "release_epsilon": None,
             "delta": None,

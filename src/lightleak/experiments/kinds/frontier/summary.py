@@ -37,7 +37,7 @@ def frontier_tables(results: Mapping[str, Any]) -> Iterator[Lines]:
     ]
     for frontier in frontiers:
         advice = recommend(frontier)
-        said += [f"{advice.sentence} {advice.guarantee}"] if advice.tested else []
+        said += [f"{advice.sentence} {advice.guarantee} {advice.over_training}".strip()] if advice.tested else []
         yield Lines(said, COLUMNS, [_cells(frontier, point) for point in frontier.points])
         said = []
 
@@ -102,6 +102,7 @@ def _point(frontier: Frontier, standing: Standing) -> dict[str, Any]:
         "accuracy": _of(point.accuracy),
         "auroc": _of(point.auroc),
         "accuracy_lost": _of(point.accuracy_lost),
+        "auroc_lost": _of(point.auroc_lost),
         "attack": None if point.strongest is None else point.strongest.attack,
         "cell_accuracy": _of(point.cells),
         "leakage": _of(point.leakage),
