@@ -7,7 +7,7 @@ from typing import Any
 
 from lightleak.core.grouping import by_key
 from lightleak.core.people import People
-from lightleak.core.results import NONE, ClientRow, FrontierRow, UpdateRow, read_row
+from lightleak.core.results import NONE, ClientRow, FrontierRow, UpdateRow, flat, read_row
 from lightleak.report.budget import Budget, budget
 from lightleak.report.compare import Group, fixed
 from lightleak.report.format import listed
@@ -191,7 +191,11 @@ def _frontier(rows: Sequence[FrontierRow], trained: Sequence[tuple[Any, People, 
     guessing = Group(tuple(row for row in rows if row.attack == BASELINE))
     guesses, whole = guessing.by(unit_of, "cell_accuracy"), guessing.by(unit_of, whole_rows)
     same = by_key(
-        rows, lambda row: (row.curve, row.is_undefended or row.defense, row.defense_strength, row.defense_option)
+        rows,
+        lambda row: (
+            *(row.curve, row.is_undefended or row.defense, row.defense_strength, row.defense_option),
+            frozenset(flat(row.defense_settings).items()),  # of two runs, the other settings may differ
+        ),
     )
     # The first row of a point is one that says what the defense is, where any does.
     points = [

@@ -395,3 +395,13 @@ def test_the_command_for_people_has_the_whole_defense_and_an_attack_that_knows_i
     assert """--attacks.exact_pruned '{"left_out": "any"}'""" in command(advised(pruned).cheapest)
     (one,) = advised(rows("clipping", around(0.5))).tested
     assert "--attacks.audit_max" in command(one)  # of what knows it, exact inversion alone
+
+
+def test_one_strength_under_other_settings_of_the_defense_is_another_point() -> None:
+    """Two runs with one label: the one that leaks does not vanish in the mean of both."""
+    loose, tight = ({"name": "dp_sgd", "options": {"noise_multiplier": 1.0, "max_grad_norm": n}} for n in (1.0, 100.0))
+    found = advised(
+        rows("dp_sgd", around(0.52), value=1.0, defense_settings=tight),
+        rows("dp_sgd", around(0.48), value=1.0, defense_settings=loose),
+    )
+    assert sorted(one.protection for one in found.tested) == ["leaks", "protects"]
