@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -115,7 +115,7 @@ class Point(Group[FrontierRow]):
     @cached_property
     def proven(self) -> Rate | None:
         """Rows that an attack proved, by the one that proves most, of the rows of attacked clients."""
-        return max(filter(None, map(_proven, self.attacks)), key=lambda one: one.share, default=None)
+        return self._most(proven_rows)
 
     @cached_property
     def is_weak(self) -> bool:
@@ -125,7 +125,14 @@ class Point(Group[FrontierRow]):
     @cached_property
     def whole(self) -> Rate | None:
         """Rows that an attack recovered in every column, by the one that recovers most, of the rows of its clients."""
-        return max(filter(None, map(_recovered, self.attacks)), key=lambda one: one.share, default=None)
+        return self._most(whole_rows)
+
+    def _most(self, count: Callable[[FrontierRow], float | None]) -> Rate | None:
+        found = []
+        for attack in self.attacks:
+            known = [(n, row.batch_size) for row in attack.rows if row.batch_size and (n := count(row)) is not None]
+            found.append(Rate.of(sum(n for n, _ in known), sum(size for _, size in known)))
+        return max(filter(None, found), key=lambda one: one.share, default=None)
 
     def recovers_rows(self, attack: Group[FrontierRow]) -> bool:
         """Whether an attack recovers measurably more rows whole than guessing does, of the same clients."""
@@ -373,23 +380,17 @@ def whole_rows(row: FrontierRow) -> float | None:
     return None if share is None or row.batch_size is None else share * row.batch_size
 
 
+def proven_rows(row: FrontierRow) -> int | None:
+    """Return the number of rows that were certified, and rightly."""
+    return None if row.certified_rows is None else row.certified_rows - (row.certified_wrong or 0)
+
+
 def _is_more(found: Rate | None, guessed: Rate | None) -> bool:
     """Whether a share lies measurably above that of guessing."""
     if found is None or guessed is None:
         return False
     change = of_shares(proportion(found.share, found.n), proportion(guessed.share, guessed.n))
     return change is not None and change.is_above
-
-
-def _proven(attack: Group[FrontierRow]) -> Rate | None:
-    rows = [row for row in attack.rows if row.certified_rows is not None and row.batch_size]
-    right = sum((row.certified_rows or 0) - (row.certified_wrong or 0) for row in rows)
-    return Rate.of(right, sum(row.batch_size or 0 for row in rows))
-
-
-def _recovered(attack: Group[FrontierRow]) -> Rate | None:
-    known = [(found, row.batch_size or 0) for row in attack.rows if (found := whole_rows(row)) is not None]
-    return Rate.of(sum(found for found, _ in known), sum(size for _, size in known))
 
 
 def _judged(values: Sequence[float]) -> Estimate | None:

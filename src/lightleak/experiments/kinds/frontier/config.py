@@ -251,8 +251,8 @@ class FrontierConfig(RunConfig):
             raise UsageError(f"initial.batch_sizes of a frontier must be one number, got {sizes}")
         if self.initial.releases > 1:
             raise UsageError(
-                "initial.releases of a frontier must be 1: every point, no defense among them, is attacked through one "
-                f"update of each client; `kind: updates` with that defense combines several; got {self.initial.releases}"
+                "initial.releases of a frontier must be 1: every point is attacked through one "
+                f"update of each client (`kind: updates` combines several); got {self.initial.releases}"
             )
         if not set(self.attacks) - {BASELINE}:
             raise UsageError(f"attacks must name at least one besides {BASELINE}, which reads nothing")
