@@ -486,6 +486,7 @@ class FrontierRow(ClientRow):
         defense_label: name of its curve.
         defense_option: which setting of the defense is varied.
         defense_words: the defense and its strength in one line.
+        defense_settings: the defense as a config's ``defense`` has it; empty in results of earlier versions.
         accuracy: accuracy of the trained network on the test rows.
         auroc: area under its ROC curve.
         majority: accuracy of always answering the commonest label of the test rows.
@@ -499,6 +500,7 @@ class FrontierRow(ClientRow):
     defense_label: str | None = None
     defense_option: str | None = None
     defense_words: str = ""
+    defense_settings: Mapping[str, Any] = field(default_factory=dict)
     accuracy: float | None = json_field(low=0, high=1, default=None)
     auroc: float | None = json_field(low=0, high=1, default=None)
     majority: float | None = json_field(low=0, high=1, default=None)

@@ -186,7 +186,7 @@ class InitialConfig(Section):
         rows: training rows that the clients draw from. A study chooses settings on clients of the ``validation`` rows,
             a fifth, and reports on clients of the others, ``held_out``: no row is in both, whatever the seed.
         releases: FedSGD rounds in which each client sends the gradient of the same batch, with a new draw of its
-            defense; an attack combines them (``exact_joint``, and ``audit_max`` by it).
+            defense; an attack combines them (``exact_joint``, and ``audit_max`` by it). A frontier has 1.
         server_rate: learning rate of the server's step with each of these gradients before the next round; 0 leaves
             the weights unchanged.
     """

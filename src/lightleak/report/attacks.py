@@ -31,7 +31,8 @@ def shipped() -> Mapping[str, Any]:
 def registered() -> dict[str, dict[str, Any]]:
     """Return titles and aims of all registered attacks, and their budgets by where they come from; this imports torch.
 
-    ``knowing`` has, for every defense, the attacks that know it.
+    ``knowing`` has, for every defense, the attacks that know it, each with the settings in which it does: of those that
+    differ between defenses.
 
     A budget is how much of each kind of work the defaults do; settings of a stage are ``stage.name``.
     """
@@ -45,12 +46,20 @@ def registered() -> dict[str, dict[str, Any]]:
     titles = {name: attack.title for of in made.values() for name, attack in of.items()}
     aims = {name: [] if one.is_baseline else list(one.aims) for of in made.values() for name, one in of.items()}
     budgets = {source: {name: work(flat(one.options())) for name, one in of.items()} for source, of in made.items()}
-    defenses = {name: registry.get(name) for registry in protecting for name in registry}
+    defenses = {name: registry.get(name).known_to for registry in protecting for name in registry}
+    telling = {(attack, key) for knows in defenses.values() for attack, of in knows.items() for key in of}
+    usual = {name: attack.options() for of in made.values() for name, attack in of.items()}
     return {
         "titles": titles | {ShadowModels.name: ShadowModels.title},
         "aims": aims,
         "budgets": budgets,
-        "knowing": {name: list(one.known_to) for name, one in defenses.items()},
+        "knowing": {
+            defense: {
+                attack: flat({key: one for key, one in usual.get(attack, {}).items() if (attack, key) in telling} | of)
+                for attack, of in knows.items()
+            }
+            for defense, knows in defenses.items()
+        },
     }
 
 
@@ -90,13 +99,13 @@ def aims_of(attack: str) -> tuple[Aim, ...]:
     return next((tuple(of["aims"][attack]) for of in known() if attack in of["aims"]), ())
 
 
-def knowing(defense: str) -> tuple[str, ...]:
-    """Return the attacks that know a defense; nothing where there is none, or it is not registered.
+def knowing(defense: str) -> Mapping[str, Mapping[str, str]]:
+    """Return the attacks that know a defense, with the settings in which they do; none of one that is not registered.
 
-    >>> knowing("random_pruning"), knowing("sign")
-    (('exact_pruned',), ())
+    >>> knowing("random_pruning"), knowing("gradient_compression")
+    ({'exact_pruned': {'left_out': 'any'}}, {'exact_pruned': {'left_out': 'smallest'}})
     """
-    return next((tuple(of["knowing"][defense]) for of in known() if defense in of["knowing"]), ())
+    return next((of["knowing"][defense] for of in known() if defense in of["knowing"]), {})
 
 
 def work(options: Mapping[str, str]) -> dict[str, int]:

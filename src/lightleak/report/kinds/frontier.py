@@ -75,7 +75,8 @@ def _findings(main: Frontier | None) -> Findings:
     if not main or not plain or not plain.cells:
         return {}
     values = fill(TEMPLATE, "found", plain, main.guess)
-    return {"reconstruction": f"in part: {values}; whole records were not counted", "attribute_inference": values}
+    whole = f"; {fmt.of_hundred(plain.whole.share)} of 100 records whole" if plain.whole else ""
+    return {"reconstruction": f"in part: {values}{whole}", "attribute_inference": values}
 
 
 def _work(row: FrontierRow) -> str:
@@ -141,9 +142,12 @@ def _table(frontier: Frontier) -> Table:
         Column("Epsilon, training", _epsilon, optional=True),
         Column("Epsilon, one update", lambda point: guarantee(point.granted("release_epsilon")), optional=True),
         Column("Accuracy", lambda point: interval_cell(point.accuracy, change=point.accuracy_change)),
-        Column("AUROC", lambda point: fmt.area(point.auroc)),
+        Column(
+            "AUROC", lambda point: Cell(fmt.area(point.auroc), interval_cell(None, change=point.auroc_change).small)
+        ),
         Column("Cells recovered", lambda point: interval_cell(point.cells, change=point.read_change())),
         Column("Over guessing, points", lambda point: interval_cell(point.leakage, fmt.points)),
+        Column("Rows recovered, proven", _rows, optional=True),
         *([Column("Attack", _strongest, css="words")] if several else []),
         Column("Pareto", lambda point: _verdict(point, frontier), css="words"),
     ]
@@ -168,6 +172,13 @@ def _epsilon(point: Point) -> Cell:
     if epsilon is None:
         return Cell(fmt.DASH)
     return Cell(guarantee(epsilon), (fmt.percent(most_often_right(epsilon, point.granted("delta"))),))
+
+
+def _rows(point: Point) -> Cell:
+    """Rows recovered in every column, and rows proven, each by the attack that has most."""
+    if point.whole is None:
+        return Cell(fmt.DASH)
+    return Cell(fmt.percent(point.whole.share), (f"{fmt.percent(point.proven.share)} proven",) if point.proven else ())
 
 
 def _strongest(point: Point) -> str:

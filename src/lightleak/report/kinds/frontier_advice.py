@@ -1,13 +1,19 @@
 """Which tested defense to use, as data: the cheapest one under which no attack beats guessing.
 
+The cost is what is lost of accuracy and AUROC, added: a network that names the commonest label for everyone keeps its
+accuracy, and one whose threshold is off keeps its AUROC.
 What an attack that nobody has tried may read is limited by a formal guarantee alone (`Point.bound`).
 """
 
+import json
+import shlex
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lightleak.report.kinds.frontier_groups import Frontier, most_accurate
-from lightleak.report.kinds.frontier_points import Point, costs_more
+from lightleak.report.budget import PROOFS
+from lightleak.report.format import attack_title
+from lightleak.report.kinds.frontier_groups import Frontier
+from lightleak.report.kinds.frontier_points import Point, cheapest_first, costs_more
 
 ATTACKER = {
     True: "",
@@ -15,6 +21,9 @@ ATTACKER = {
     None: " There is no attack made for that defense.",
 }
 """What is said of a recommended setting by `Point.is_adaptive`."""
+
+OPTIMIZES, SAMPLE = "audit_max", 20
+"""Attack that also recovers rows without proof, and updates of an epoch that it is run on, at half a minute each."""
 
 Outcome = Literal[
     "protects",
@@ -37,12 +46,12 @@ class Recommendation:
             measurements``: none was shown to protect, and of some it is open; ``no leakage``: no attack beats guessing
             without a defense either; ``weak attacks``: attacks had less than their published budget, or exact inversion
             was run alone; ``not measured``: no defense has both a training and an attack; ``no reference``: nothing was
-            measured without a defense; ``not learned``: without one, the network is no better than the commonest label.
+            measured without a defense; ``not learned``: without one, the network is no better than the commonest label,
+            nor, by AUROC, than a coin.
         tested: every measured point, in the order of the frontier, without the undefended one.
-        cheapest: the most accurate point that protects; of equals the one with the smaller epsilon, then the one that
-            leaks less.
-        ties: other protecting points that are not measurably less accurate.
-        guaranteed: the most accurate point with a bound that limits anything, whether or not it is the cheapest.
+        cheapest: the point that protects and costs least (`cheapest_first`).
+        ties: other protecting points of which neither accuracy nor AUROC is measurably lower.
+        guaranteed: the cheapest point with a bound that limits anything, whether or not it protects.
     """
 
     outcome: Outcome
@@ -63,22 +72,47 @@ class Recommendation:
             "weak attacks": "No recommendation: the attacks had less than their published budget, or exact inversion "
             "was run alone.",
             "no reference": "No recommendation: nothing was measured without a defense.",
-            "not learned": "No recommendation: without a defense, the network is no better than the commonest label, "
-            "so that no defense can cost anything (train longer).",
+            "not learned": "No recommendation: without a defense, the network is no better than the commonest label "
+            "(in AUROC, a coin), so that no defense can cost anything (train longer).",
             "not measured": "No recommendation: no defense was both trained with and attacked.",
-            "no leakage": "No defense is needed against these attacks: without one, none does better than guessing.",
-            "none protects": f"None of the {len(self.tested)} tested protects: under each, an attack does measurably "
+            "no leakage": "No defense is needed against these attacks on single messages: without one, none does "
             "better than guessing.",
+            "none protects": f"None of the {len(self.tested)} tested protects: under each, an attack does measurably "
+            "better than guessing or proves a record.",
             "too few measurements": "Too few measurements to tell: no defense was shown to protect, and of "
             f"{len(self.undecided)} of {len(self.tested)} tested it is open.",
         }
         if self.cheapest is None:
             return said[self.outcome]
-        tied = f" Not measurably less accurate: {', '.join(one.name for one in self.ties)}." if self.ties else ""
+        tied = f" Not measurably dearer: {', '.join(one.name for one in self.ties)}." if self.ties else ""
+        useless = "" if self.cheapest.has_learned else " It keeps the network from learning anything measurable."
         return (
-            f"{self.cheapest.name} is the cheapest of {len(self.tested)} tested under which no attack does measurably "
-            f"better than guessing.{tied}{ATTACKER[self.cheapest.is_adaptive]}"
+            f"{self.cheapest.name} is the cheapest of {len(self.tested)} tested (accuracy and AUROC lost, added) under "
+            f"which no attack does measurably better than guessing or proves a record.{useless}{tied}"
+            f"{ATTACKER[self.cheapest.is_adaptive]}"
         )
+
+    @property
+    def over_training(self) -> str:
+        """What is known of people over a whole training, as a frontier's attacks read one message each."""
+        exposed = [
+            f"{one.exposed.proven} of {one.exposed.n} people were proven and {one.exposed.recovered} more recovered "
+            f"under {one.name} (by {attack_title(one.exposed.attack)})"
+            for one in self.tested
+            if one.exposed
+        ]
+        said = f"Over a training, {'; '.join(exposed)}." if exposed else ""
+        if self.cheapest is None:
+            return said
+        if met := self.cheapest.searched:
+            return (
+                f"Over a training under {self.cheapest.name}, none of {met.n} people was proven, nor measurably more "
+                f"recovered than by guessing (by {attack_title(met.attack)}). {said}"
+            ).strip()
+        return (
+            f"{said} Every attack read one message; over a training, noise averages out. To see whom that gives away, "
+            f"run (with this data, network and training): {command(self.cheapest)}"
+        ).strip()
 
     @property
     def guarantee(self) -> str:
@@ -101,6 +135,7 @@ class Recommendation:
             "outcome": self.outcome,
             "sentence": self.sentence,
             "guarantee": self.guarantee,
+            "over_training": self.over_training,
             "cheapest": self.cheapest and self.cheapest.name,
             "ties": [one.name for one in self.ties],
             "guaranteed": self.guaranteed and self.guaranteed.name,
@@ -112,7 +147,7 @@ def recommend(frontier: Frontier) -> Recommendation:
     """Return what the measured points recommend."""
     tested, none = frontier.tried, frontier.none
     limited = [point for point in tested if point.is_bounded]
-    guaranteed = most_accurate(limited) if limited else None
+    guaranteed = next(iter(cheapest_first(limited)), None)
     outcome: Outcome = "protects" if frontier.protecting else "too few measurements"
     if not tested:
         outcome = "not measured"
@@ -131,3 +166,16 @@ def recommend(frontier: Frontier) -> Recommendation:
     best, *others = frontier.protecting
     ties = tuple(point for point in others if not costs_more(point, best))
     return Recommendation(outcome, tested, best, ties, best if best.is_bounded else guaranteed)
+
+
+def command(point: Point) -> str:
+    """What measures people over a training under the same defense, by an attack that also finds without proof."""
+    row, known = point.first, {name: of for name, of in point.known_to.items() if name not in PROOFS}
+    known = known or {OPTIMIZES: {}}
+    options = {} if row.defense_option is None else {row.defense_option: row.defense_strength}
+    settings = row.defense_settings or {"name": row.defense, "options": options}
+    defense = {key: value for key, value in settings.items() if value not in ({}, "update")}
+    flags = {"--defense": defense} | {f"--attacks.{name}": of for name, of in known.items()}
+    words = (f"{flag} {shlex.quote(json.dumps(of))}" for flag, of in flags.items())
+    sampled = (f"--capture.sample.{name} {SAMPLE}" for name in known)
+    return " ".join(["lightleak audit configs/people.yaml", *words, *sampled])

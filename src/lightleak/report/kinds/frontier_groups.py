@@ -1,21 +1,21 @@
 """Defense frontiers: all points of one setting, which of them help or protect, and the one to consider first."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from statistics import fmean
 from typing import Any
 
 from lightleak.core.grouping import by_key
-from lightleak.core.results import FrontierRow, read_row
+from lightleak.core.people import People
+from lightleak.core.results import NONE, ClientRow, FrontierRow, UpdateRow, flat, read_row
 from lightleak.report.budget import Budget, budget
 from lightleak.report.compare import Group, fixed
 from lightleak.report.format import listed
 from lightleak.report.intervals import Estimate, bounded
-from lightleak.report.kinds.frontier_points import Paired, Point, unit_of
+from lightleak.report.kinds.frontier_points import Paired, Point, cheapest_first, unit_of, whole_rows
 from lightleak.report.kinds.frontier_standings import Standing, standings
 from lightleak.report.kinds.updates_groups import BASELINE
+from lightleak.report.read import Run
 
 SETTING = ("dataset", "target", "protocol", "batch_size", "training", "label_setting")
 """Fields that all points of a frontier share."""
@@ -82,17 +82,8 @@ class Frontier:
 
     @cached_property
     def protecting(self) -> tuple[Point, ...]:
-        """The defenses that protect, the most accurate first; of equals the smaller epsilon, then the smaller leak.
-
-        Accuracies are compared on the trainings that all of them share, if there are any.
-        """
-        found = [point for point in self.tried if point.protection == "protects"]
-        shared = set.intersection(*(set(point.accuracies) for point in found)) if found else set()
-
-        def accuracy(point: Point) -> float:
-            return fmean(point.accuracies[key] for key in shared) if shared else point.place[0]
-
-        return tuple(sorted(found, key=lambda one: (-accuracy(one), one.granted("epsilon") or math.inf, one.place[1])))
+        """The defenses that protect, `cheapest_first`."""
+        return cheapest_first([point for point in self.tried if point.protection == "protects"])
 
     @property
     def halving(self) -> tuple[Point, ...]:
@@ -111,14 +102,17 @@ class Frontier:
             return None
         if self.protecting:
             return self.protecting[0]
-        return most_accurate(self.halving) if self.halving else most_protective(self.helping)
+        return cheapest_first(self.halving)[0] if self.halving else most_protective(self.helping)
 
     @cached_property
     def merits(self) -> list[tuple[Point, str]]:
         """The defenses to consider, and why; none where attacks had too small a budget."""
         if self.budget.is_weak or self.choice is None:
             return []
-        found = [(self.choice, "first to consider"), (most_accurate(self.helping), "costs least of those that help")]
+        found = [
+            (self.choice, "first to consider"),
+            (cheapest_first(self.helping)[0], "costs least of those that help"),
+        ]
         safest = most_protective(self.helping)
         if safest.place[1] < self.choice.place[1] or (safest is self.choice and safest.place[1]):
             found.append((safest, "gives least away"))
@@ -150,9 +144,31 @@ class Frontier:
         return next((one for one in self.standings if one.point is point), None)
 
 
-def compare(rows: Iterable[FrontierRow]) -> tuple[Frontier, ...]:
-    """Group rows into frontiers, runs together, in the order of the rows."""
-    return tuple(_frontier(same) for same in by_key(rows, lambda row: fixed(row, SETTING)).values())
+def compare(rows: Iterable[FrontierRow], trainings: Sequence[Run] = ()) -> tuple[Frontier, ...]:
+    """Group rows into frontiers, runs together, in the order of the rows.
+
+    Args:
+        rows: of frontiers.
+        trainings: runs on updates, whose people count for the points under the same defense.
+    """
+    found = [
+        (_place(run.of(UpdateRow)[0], run.settings.get("defense") or {}), one, _is_weak(run, one.attack))
+        for run in trainings
+        if run.rows and run.config
+        for one in run.people
+    ]
+    return tuple(_frontier(same, found) for same in by_key(rows, lambda row: fixed(row, SETTING)).values())
+
+
+def _is_weak(run: Run, attack: str) -> bool:
+    rows = [row for row in run.rows if row.attack == attack]
+    return not rows or budget(rows).is_weak
+
+
+def _place(row: ClientRow, defense: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What a training's people and a point have in common: table, network, protocol, and the defense of a config."""
+    how = defense.get("name", NONE), defense.get("options") or {}, defense.get("point", "update")
+    return row.dataset, row.target, row.protocol, row.defense or NONE, *how
 
 
 def compare_raw(rows: Iterable[Mapping[str, Any]], run: str = "") -> tuple[Frontier, ...]:
@@ -166,24 +182,34 @@ def fullest(frontiers: Sequence[Frontier]) -> Frontier | None:
     return max(frontiers, key=lambda one: len(one.measured), default=None)
 
 
-def most_accurate(points: Sequence[Point]) -> Point:
-    """The cheapest; of equals the one that leaks least."""
-    return max(points, key=lambda point: (point.place[0], -point.place[1]))
-
-
 def most_protective(points: Sequence[Point]) -> Point:
     """The one that leaks least; of equals, such as those that leak nothing, the most accurate."""
     return min(points, key=lambda point: (point.place[1], -point.place[0]))
 
 
-def _frontier(rows: Sequence[FrontierRow]) -> Frontier:
-    guesses = Group(tuple(row for row in rows if row.attack == BASELINE)).by(unit_of, "cell_accuracy")
+def _frontier(rows: Sequence[FrontierRow], trained: Sequence[tuple[Any, People, bool]]) -> Frontier:
+    guessing = Group(tuple(row for row in rows if row.attack == BASELINE))
+    guesses, whole = guessing.by(unit_of, "cell_accuracy"), guessing.by(unit_of, whole_rows)
     same = by_key(
-        rows, lambda row: (row.curve, row.is_undefended or row.defense, row.defense_strength, row.defense_option)
+        rows,
+        lambda row: (
+            *(row.curve, row.is_undefended or row.defense, row.defense_strength, row.defense_option),
+            frozenset(flat(row.defense_settings).items()),  # of two runs, the other settings may differ
+        ),
     )
     # The first row of a point is one that says what the defense is, where any does.
     points = [
-        Point(tuple(sorted(found, key=lambda row: not row.defense_words)), guesses=guesses) for found in same.values()
+        Point(
+            tuple(sorted(found, key=lambda row: not row.defense_words)),
+            guesses=guesses,
+            whole_guesses=whole,
+            people=tuple(
+                (one, is_weak)
+                for place, one, is_weak in trained
+                if found[0].defense_settings and place == _place(found[0], found[0].defense_settings)
+            ),
+        )
+        for found in same.values()
     ]
     curves = list(dict.fromkeys(point.first.curve for point in points))
 

@@ -1,19 +1,21 @@
 """A point of a defense frontier: what one defense at one strength lets an attack read, and what it costs."""
 
+import math
 import statistics
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
 from lightleak.core.guarantee import success_bound, success_bound_of_epsilon
-from lightleak.core.people import Rate
+from lightleak.core.people import People, Rate
 from lightleak.core.results import NONE, FrontierRow
 from lightleak.report.attacks import knowing
 from lightleak.report.budget import budget
 from lightleak.report.compare import Group, group_rows
 from lightleak.report.format import capital, defense_title, of_a_number
-from lightleak.report.intervals import ENOUGH_PAIRS, Estimate, bounded, estimate
+from lightleak.report.intervals import ENOUGH_PAIRS, Estimate, bounded, estimate, proportion
+from lightleak.report.intervals import difference as of_shares
 from lightleak.report.kinds.updates_groups import BASELINE
 
 WIDEST = 0.05
@@ -42,10 +44,15 @@ class Point(Group[FrontierRow]):
         baseline: the point without a defense; None for itself and where there is none.
         guesses: share of cells that guessing gets right, by client; guessing reads no update, so that it is the same
             under every defense.
+        whole_guesses: rows that guessing recovers whole, by client.
+        people: what attacks revealed of every person of a training under the same defense, of other runs, and whether
+            the attack was weak.
     """
 
     baseline: "Point | None" = field(default=None, repr=False)
     guesses: Paired = field(default_factory=dict, repr=False)
+    whole_guesses: Paired = field(default_factory=dict, repr=False)
+    people: tuple[tuple[People, bool], ...] = field(default=(), repr=False)
 
     @cached_property
     def accuracies(self) -> Paired:
@@ -59,14 +66,21 @@ class Point(Group[FrontierRow]):
 
     @property
     def has_learned(self) -> bool:
-        """Whether its network is measurably better than the commonest label; also where that is not known."""
+        """Whether its network measurably beats the commonest label or, by AUROC, a coin; also where that is open."""
         majority = next(iter(self.values("majority")), None)
-        return majority is None or self.accuracy is None or lowest(self.accuracy) > majority
+        if majority is None or self.accuracy is None:
+            return True
+        return lowest(self.accuracy) > majority or lowest(self.auroc) > COIN
+
+    @cached_property
+    def aurocs(self) -> Paired:
+        """Area under the ROC curve by seed of the training."""
+        return self.by(unit_of, lambda row: row.auroc if row.is_training else None)
 
     @cached_property
     def auroc(self) -> Estimate | None:
         """Area under the ROC curve over seeds."""
-        return self.mean(lambda row: row.auroc if row.is_training else None)
+        return estimate(self.aurocs.values())
 
     @cached_property
     def attacks(self) -> tuple[Group[FrontierRow], ...]:
@@ -76,14 +90,17 @@ class Point(Group[FrontierRow]):
 
     @property
     def is_adaptive(self) -> bool | None:
-        """Whether an attack that knows the defense is among the attacks; None where there is no such attack."""
+        """Whether an attack that knows the defense, as it was set, is among the attacks; None where there is none."""
+        known = self.known_to
+        ran = (known[one.attack].items() <= one.first.settings.items() for one in self.attacks if one.attack in known)
+        return any(ran) if known else None
+
+    @property
+    def known_to(self) -> Mapping[str, Mapping[str, str]]:
+        """Attacks on what its clients send that know the defense, with the settings in which they do."""
         row = self.first
-        knowing_it = [
-            one for one in knowing(row.defense or NONE) if one.endswith("_fedavg") == (row.protocol == "fedavg")
-        ]
-        if not knowing_it:
-            return None
-        return any(one.attack in knowing_it for one in self.attacks)
+        is_fedavg, known = row.protocol == "fedavg", knowing(row.defense or NONE)
+        return {attack: of for attack, of in known.items() if attack.endswith("_fedavg") == is_fedavg}
 
     @cached_property
     def strongest(self) -> Group[FrontierRow] | None:
@@ -98,7 +115,7 @@ class Point(Group[FrontierRow]):
     @cached_property
     def proven(self) -> Rate | None:
         """Rows that an attack proved, by the one that proves most, of the rows of attacked clients."""
-        return max(filter(None, map(_proven, self.attacks)), key=lambda one: one.share, default=None)
+        return self._most(proven_rows)
 
     @cached_property
     def is_weak(self) -> bool:
@@ -106,14 +123,50 @@ class Point(Group[FrontierRow]):
         return budget(row for one in self.attacks for row in one.rows).is_weak
 
     @cached_property
-    def protection_alone(self) -> Protection:
-        """Whether an attack, the best or any other, does measurably better than guessing or proves a row.
+    def whole(self) -> Rate | None:
+        """Rows that an attack recovered in every column, by the one that recovers most, of the rows of its clients."""
+        return self._most(whole_rows)
 
+    def _most(self, count: Callable[[FrontierRow], float | None]) -> Rate | None:
+        found = []
+        for attack in self.attacks:
+            known = [(n, row.batch_size) for row in attack.rows if row.batch_size and (n := count(row)) is not None]
+            found.append(Rate.of(sum(n for n, _ in known), sum(size for _, size in known)))
+        return max(filter(None, found), key=lambda one: one.share, default=None)
+
+    def recovers_rows(self, attack: Group[FrontierRow]) -> bool:
+        """Whether an attack recovers measurably more rows whole than guessing does, of the same clients."""
+        found, sizes = attack.by(unit_of, whole_rows), attack.by(unit_of, "batch_size")
+        shared = [key for key in found if key in self.whole_guesses]
+        n = round(sum(sizes[key] for key in shared))
+        return _is_more(*(Rate.of(sum(of[key] for key in shared), n) for of in (found, self.whole_guesses)))
+
+    @cached_property
+    def exposed(self) -> People | None:
+        """The attack on a whole training that proves most people, or recovers measurably more than guessing does."""
+        every = [one for one, _ in self.people]
+        guesses = [one.exposed for one in every if one.attack == BASELINE]
+        guessed = max(guesses, key=lambda rate: rate.share, default=Rate.of(0, sum(one.n for one in every)))
+        found = [one for one in every if one.proven or _is_more(one.exposed, guessed)]
+        return max(found, key=lambda one: (one.proven, one.recovered), default=None)
+
+    @property
+    def searched(self) -> People | None:
+        """An attack on a whole training from whose finding nobody something follows."""
+        return next((one for one, is_weak in self.people if one.attack != BASELINE and not is_weak), None)
+
+    @cached_property
+    def protection_alone(self) -> Protection:
+        """Whether an attack, the best or any other, does measurably better than guessing or proves a row or person.
+
+        It does better by cells or by rows recovered whole.
         An interval includes guessing where a defense works and where few clients were attacked: it counts as protection
         over `ENOUGH_PAIRS` clients, if it is at most `WIDEST`, and no attack was weak.
         """
-        found = [self.over_guessing(attack) for attack in self.attacks]
-        if any(one is not None and one.is_above for one in found) or (self.proven and self.proven.share > 0):
+        found = [_judged(differences(attack.by(unit_of, "cell_accuracy"), self.guesses)) for attack in self.attacks]
+        if any(one is not None and one.is_above for one in found) or any(map(self.recovers_rows, self.attacks)):
+            return "leaks"
+        if self.exposed or (self.proven and self.proven.share > 0):
             return "leaks"
         return "protects" if found and all(map(_is_narrow, found)) and not self.is_weak else "too few measurements"
 
@@ -219,9 +272,19 @@ class Point(Group[FrontierRow]):
         return difference(self.accuracies, self.baseline.accuracies) if self.baseline else None
 
     @property
+    def auroc_change(self) -> Estimate | None:
+        """What it changes in AUROC, paired by seed."""
+        return difference(self.aurocs, self.baseline.aurocs) if self.baseline else None
+
+    @property
     def accuracy_lost(self) -> Estimate | None:
         """Accuracy lost against no defense, paired by seed."""
         return difference(self.baseline.accuracies, self.accuracies) if self.baseline else None
+
+    @property
+    def auroc_lost(self) -> Estimate | None:
+        """AUROC lost against no defense, paired by seed."""
+        return difference(self.baseline.aurocs, self.aurocs) if self.baseline else None
 
     def to_dict(self, comparisons: int) -> dict[str, Any]:
         """Return how the recommendation judges it, JSON-ready; ``at_most`` holds for so many points at once."""
@@ -238,8 +301,11 @@ class Point(Group[FrontierRow]):
             "leakage": self.over_guessing(strongest) if strongest else None,
             "at_most": corrected and corrected.high,
             "proven": self.proven,
+            "recovered_whole": self.whole,
             "accuracy": self.accuracy,
             "accuracy_lost": self.accuracy_lost,
+            "auroc": self.auroc,
+            "auroc_lost": self.auroc_lost,
             **{name: self.granted(name) for name in ("epsilon", "release_epsilon", "delta")},
             "bound": self.bound,
         }
@@ -261,11 +327,27 @@ def difference(first: Paired, second: Paired) -> Estimate | None:
 
 
 def costs_more(point: Point, than: Point) -> bool:
-    """Whether a point is measurably less accurate, or less in the mean where one training gives no interval."""
-    cost = difference(than.accuracies, point.accuracies)
-    if cost is None or not cost.has_interval:
-        return point.place[0] < than.place[0]
-    return cost.is_above
+    """Whether a point's accuracy or AUROC is measurably lower, or lower in the mean where there is no interval."""
+    costs = difference(than.accuracies, point.accuracies), difference(than.aurocs, point.aurocs)
+    return any(lowest(cost) > 0 for cost in costs)
+
+
+def cheapest_first(points: Sequence[Point]) -> tuple[Point, ...]:
+    """Points by accuracy and AUROC added together, highest first; of equals the smaller epsilon, then the smaller leak.
+
+    Each is compared on the trainings that all points share, if there are any; AUROC only where all have it.
+    """
+    scores = ("accuracies", "aurocs") if all(point.aurocs for point in points) else ("accuracies",)
+    shared = {name: set.intersection(*(set(getattr(point, name)) for point in points)) for name in scores if points}
+
+    def kept(point: Point, name: str) -> float:
+        found: Paired = getattr(point, name)
+        return statistics.fmean(value for key, value in found.items() if key in shared[name] or not shared[name])
+
+    def order(point: Point) -> tuple[float, float, float]:
+        return -sum(kept(point, name) for name in scores), point.granted("epsilon") or math.inf, point.place[1]
+
+    return tuple(sorted(points, key=order))
 
 
 def curve_title(label: str) -> str:
@@ -292,10 +374,28 @@ def unit_of(row: FrontierRow) -> tuple[str, str, str]:
     return row.run, str(row.seed), "" if row.is_training else str(row.batch_index)
 
 
-def _proven(attack: Group[FrontierRow]) -> Rate | None:
-    rows = [row for row in attack.rows if row.certified_rows is not None and row.batch_size]
-    right = sum((row.certified_rows or 0) - (row.certified_wrong or 0) for row in rows)
-    return Rate.of(right, sum(row.batch_size or 0 for row in rows))
+def whole_rows(row: FrontierRow) -> float | None:
+    """Return the number of rows that came back right in every column."""
+    share = row.number("close_match_rate")
+    return None if share is None or row.batch_size is None else share * row.batch_size
+
+
+def proven_rows(row: FrontierRow) -> int | None:
+    """Return the number of rows that were certified, and rightly."""
+    return None if row.certified_rows is None else row.certified_rows - (row.certified_wrong or 0)
+
+
+def _is_more(found: Rate | None, guessed: Rate | None) -> bool:
+    """Whether a share lies measurably above that of guessing."""
+    if found is None or guessed is None:
+        return False
+    change = of_shares(proportion(found.share, found.n), proportion(guessed.share, guessed.n))
+    return change is not None and change.is_above
+
+
+def _judged(values: Sequence[float]) -> Estimate | None:
+    """Mean with the interval that decides: without width where enough clients agree, as where an attack guesses."""
+    return estimate(values) if len(values) >= ENOUGH_PAIRS else bounded(values, -1.0, 1.0)
 
 
 def _is_narrow(value: Estimate | None) -> bool:

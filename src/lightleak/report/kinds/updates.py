@@ -23,7 +23,7 @@ from lightleak.report.sections.training import training_section
 def page(runs: Sequence[Run], redact: bool) -> Page:
     """Make the page of runs that attacked updates; frontiers given with them say what would help."""
     every, runs = runs, [run for run in runs if run.kind == UpdateRow.KIND]
-    helped = summary.from_frontiers([run for run in every if run.kind == FrontierRow.KIND])
+    helped = summary.from_frontiers([run for run in every if run.kind == FrontierRow.KIND], runs)
     groups = compare(runs)
     main, styles = at_start(groups), attacked.styles_of(groups)
     strongest = strongest_first(main)

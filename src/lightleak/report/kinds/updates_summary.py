@@ -12,7 +12,7 @@ from lightleak.report.budget import BASELINES, budget
 from lightleak.report.charts import EstimateRow, bar_figure, series_style
 from lightleak.report.format import joined, listed, points, with_interval
 from lightleak.report.intervals import Estimate
-from lightleak.report.kinds.frontier_advice import recommend
+from lightleak.report.kinds.frontier_advice import OPTIMIZES, SAMPLE, recommend
 from lightleak.report.kinds.frontier_groups import compare as frontiers_of
 from lightleak.report.kinds.frontier_groups import fullest
 from lightleak.report.kinds.updates_groups import UpdateGroup, compare
@@ -29,9 +29,6 @@ from lightleak.report.sections.tested import NOT_TESTED, Findings
 
 MOST_BARS = 6
 """Bars of the picture; with more, each run has one, for its worst situation."""
-
-OPTIMIZES, SAMPLE = "audit_max", 20
-"""Attack that also recovers rows without proof, and updates of an epoch that it is run on, at half a minute each."""
 
 
 def summary_section(runs: Sequence[Run], best: UpdateGroup | None = None, helped: str = "") -> Section:
@@ -68,9 +65,9 @@ def summary_section(runs: Sequence[Run], best: UpdateGroup | None = None, helped
     return first_page((*first, risks), facts, rows)
 
 
-def from_frontiers(runs: Sequence[Run]) -> str:
-    """What frontiers recommend, and what it costs; empty without any."""
-    found = ((run, fullest(frontiers_of(run.of(FrontierRow)))) for run in runs)
+def from_frontiers(runs: Sequence[Run], trainings: Sequence[Run]) -> str:
+    """What frontiers recommend, given people of trainings, and what it costs; empty without any."""
+    found = ((run, fullest(frontiers_of(run.of(FrontierRow), trainings))) for run in runs)
     return Markup("").join(words("frontier", run, one, recommend(one)) for run, one in found if one is not None)
 
 

@@ -110,6 +110,7 @@ def test_fedavg_takes_its_own_settings_of_training(small) -> None:
         ({"initial__batches": 0}, r"initial.batches must be at least 1"),
         ({"initial__batch_size": 0}, r"initial.batch_sizes must be at least 1"),
         ({"initial__batch_sizes": [8, 32]}, r"initial.batch_sizes of a frontier must be one number, got \[8, 32\]"),
+        ({"initial__releases": 4}, "initial.releases of a frontier must be 1: .* got 4"),
         ({"seeds": [3, 4]}, r"seeds of a frontier are a number of trainings, or all from 0 on; got \[3, 4\]"),
         ({"seeds": 0}, "seeds must be at least 1"),
         ({"workers": -1}, "workers must be at least 0"),

@@ -3,17 +3,23 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
 import pytest
+import yaml
 
-from lightleak.core.results import FrontierRow
+from lightleak.core.people import People
+from lightleak.core.records import write_record
+from lightleak.core.results import FrontierRow, UpdateRow
 from lightleak.experiments.kinds.frontier.summary import entry, frontier_tables
-from lightleak.report.kinds.frontier_advice import Recommendation, recommend
+from lightleak.report.attacks import shipped
+from lightleak.report.kinds.frontier_advice import Recommendation, command, recommend
 from lightleak.report.kinds.frontier_groups import compare
 from lightleak.report.kinds.frontier_points import WIDEST, Point
 from lightleak.report.page import fill
+from lightleak.report.read import Run
 
 GUESS = 0.5
 FULL = {"restarts": 30, "steps": 1500}
@@ -23,7 +29,14 @@ STEADY = (0.01, -0.01, 0.005, -0.005, 0.01, -0.01, 0.005, -0.005)
 GOOD = (0.84, 0.85, 0.86)
 Numbers = Sequence[float]
 GUESSES = [
-    FrontierRow(attack="random", run="r", seed=0, batch_index=i, batch_size=32, metrics={"cell_accuracy": GUESS})
+    FrontierRow(
+        attack="random",
+        run="r",
+        seed=0,
+        batch_index=i,
+        batch_size=32,
+        metrics={"cell_accuracy": GUESS, "close_match_rate": 0.0},
+    )
     for i in range(len(STEADY))
 ]
 
@@ -31,19 +44,23 @@ GUESSES = [
 def rows(
     name: str, cells: Numbers, accuracy: Numbers = GOOD, value: float | None = None, attack: str = "tableak", **of: Any
 ) -> list[FrontierRow]:
-    """Attacks on clients 0, 1, ... and trainings with seeds 0, 1, ..."""
+    """Attacks on clients 0, 1, ... and trainings with seeds 0, 1, ...; ``auroc`` by training, ``whole`` by client."""
     option = {"dp_sgd": "noise_multiplier"}.get(name)
     same = {"defense": name, "defense_strength": value, "defense_option": option, "run": "r", "batch_size": 32}
     budget = of.pop("options", FULL)
     proofs = {key: of.pop(key) for key in ("certified_rows", "certified_wrong") if key in of}
+    auroc, whole = of.pop("auroc", [None] * len(accuracy)), of.pop("whole", [0.0] * len(cells))
+    scores = [{"cell_accuracy": one, "close_match_rate": share} for one, share in zip(cells, whole, strict=True)]
+    same |= {"defense_settings": of.pop("defense_settings", {})}
     return [
         *(
-            FrontierRow(
-                **same, **proofs, attack=attack, seed=0, batch_index=i, metrics={"cell_accuracy": one}, options=budget
-            )
-            for i, one in enumerate(cells)
+            FrontierRow(**same, **proofs, attack=attack, seed=0, batch_index=i, metrics=one, options=budget)
+            for i, one in enumerate(scores)
         ),
-        *(FrontierRow(**same, **of, attack="none", seed=i, accuracy=one) for i, one in enumerate(accuracy)),
+        *(
+            FrontierRow(**same, **of, attack="none", seed=i, accuracy=one, auroc=area)
+            for i, (one, area) in enumerate(zip(accuracy, auroc, strict=True))
+        ),
     ]
 
 
@@ -168,7 +185,7 @@ def test_terminal_json_and_report_say_the_same() -> None:
     advice = recommend(frontier)
     assert "Sign" in advice.sentence
     (table,) = frontier_tables({"rows": [row.to_dict() for row in every]})
-    assert f"{advice.sentence} {advice.guarantee}" in table.said
+    assert f"{advice.sentence} {advice.guarantee} {advice.over_training}" in table.said
     assert f"{advice.sentence} {advice.guarantee}" in str(fill("frontier", "summary", frontier, 1, advice))
     written = json.loads(json.dumps(entry(frontier)))["recommendation"]
     assert (written["outcome"], written["cheapest"], written["guaranteed"]) == ("protects", "Sign", None)
@@ -177,17 +194,19 @@ def test_terminal_json_and_report_say_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "attacks", "is_adaptive"),
+    ("name", "attacks", "left_out", "is_adaptive"),
     [
-        ("random_pruning", ["tableak"], False),
-        ("random_pruning", ["tableak", "exact_pruned"], True),
-        ("sign", ["tableak"], None),
+        ("random_pruning", ["tableak"], "any", False),
+        ("random_pruning", ["tableak", "exact_pruned"], "any", True),
+        ("random_pruning", ["tableak", "exact_pruned"], "smallest", False),  # made for another defense
+        ("gradient_compression", ["tableak", "exact_pruned"], "smallest", True),
+        ("no_such_defense", ["tableak"], "any", None),
     ],
 )
 def test_a_recommendation_says_whether_an_attack_that_knows_the_defense_was_tried(
-    name: str, attacks: list[str], is_adaptive: bool | None
+    name: str, attacks: list[str], left_out: str, is_adaptive: bool | None
 ) -> None:
-    spent = {"options": {"restarts": 30, "steps": 5000, "sweeps": 9}}
+    spent = {"options": {"restarts": 30, "steps": 5000, "sweeps": 9, "left_out": left_out}}
     found = [rows(name, around(GUESS), GOOD if i == 0 else (), attack=one, **spent) for i, one in enumerate(attacks)]
     advice = advised(*found)
     assert advice.cheapest is not None and advice.cheapest.is_adaptive is is_adaptive
@@ -235,3 +254,154 @@ def test_what_knows_a_defense_reads_what_clients_send() -> None:
         assert Point(tuple(noised)).is_adaptive is knows
     pruned = [replace(row, protocol="fedavg") for row in rows("random_pruning", around(0.5), ())]
     assert Point(tuple(pruned)).is_adaptive is None  # there is no attack on weight updates that knows it
+
+
+COMMONEST = (0.735, 0.735, 0.735)
+"""Accuracy of a network that names the commonest label for everyone, in every training."""
+
+
+def test_a_network_that_names_the_commonest_label_is_not_free() -> None:
+    """Its accuracy stays, or even rises by chance, while its AUROC falls."""
+    collapsed = rows("sign", around(0.5), COMMONEST, auroc=(0.55, 0.52, 0.57))
+    ranking = rows("clipping", around(0.5), (0.734, 0.733, 0.735), auroc=(0.79, 0.80, 0.81))
+    found = advised(collapsed, ranking)
+    assert found.cheapest.name == "Clipping" and found.ties == ()
+    lost = advised(rows("none", (), COMMONEST, auroc=(0.80, 0.81, 0.82)), ranking).cheapest.to_dict(1)
+    assert lost["auroc"]["mean"] == pytest.approx(0.80) and lost["auroc_lost"]["mean"] == pytest.approx(0.01)
+    # The other way round: a better AUROC does not make up for an accuracy that is lower by more.
+    blunt = rows("sign", around(0.5), (0.60, 0.61, 0.62), auroc=(0.81, 0.82, 0.83))
+    assert advised(blunt, ranking).cheapest.name == "Clipping"
+    # Without the AUROC of one, as in results of earlier versions, accuracy alone decides.
+    assert advised(collapsed, rows("clipping", around(0.5), (0.73, 0.731, 0.732))).cheapest.name == "Sign"
+
+
+def test_a_recommended_network_that_learned_nothing_is_called_useless() -> None:
+    ruined = rows("sign", around(0.5), COMMONEST, auroc=(0.49, 0.52, 0.5), majority=0.735)
+    assert "keeps the network from learning" in advised(ruined).sentence
+    ranking = rows("sign", around(0.5), COMMONEST, auroc=(0.79, 0.80, 0.81), majority=0.735)
+    assert "keeps the network from learning" not in advised(ranking).sentence
+
+
+@pytest.mark.parametrize(("auroc", "outcome"), [((0.8, 0.81, 0.79), "protects"), ((0.49, 0.52, 0.5), "not learned")])
+def test_a_network_with_the_accuracy_of_the_commonest_label_has_learned_what_its_auroc_shows(
+    auroc: Numbers, outcome: str
+) -> None:
+    undefended = rows("none", around(0.8), COMMONEST, auroc=auroc, majority=0.735)
+    (frontier,) = compare([*undefended, *GUESSES, *rows("sign", around(0.5), COMMONEST, auroc=auroc)])
+    assert recommend(frontier).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("whole", "outcome"),
+    [
+        ([1 / 32] * 8, "none protects"),  # a row of each client, equal everywhere: no spread between clients
+        ([1.0] + [0.0] * 7, "none protects"),  # one client whole, the others not at all
+        ([1 / 32] + [0.0] * 7, "protects"),  # one row in 256, which guessing may also hit
+        ([0.0] * 8, "protects"),
+    ],
+)
+def test_rows_recovered_whole_without_proof_are_a_leak_where_the_mean_over_cells_shows_nothing(
+    whole: Numbers, outcome: str
+) -> None:
+    assert advised(rows("sign", around(0.5), whole=whole)).outcome == outcome
+
+
+def test_rows_that_guessing_recovers_as_often_are_no_leak() -> None:
+    narrow = [replace(row, metrics={**row.metrics, "close_match_rate": 0.1}) for row in GUESSES]
+    (frontier,) = compare([*rows("none", around(0.8)), *narrow, *rows("sign", around(0.5), whole=[0.1] * 8)])
+    assert recommend(frontier).outcome == "protects"
+
+
+@pytest.mark.parametrize(
+    ("cells", "outcome"),
+    [([GUESS] * 8, "protects"), ([GUESS] * 4, "too few measurements"), ([GUESS + 0.1] * 8, "none protects")],
+)
+def test_an_attack_that_returns_the_guess_for_every_client_does_not_hide_protection(
+    cells: Numbers, outcome: str
+) -> None:
+    """As `exact_joint` does where noise hides the rows: the differences are equal, which says nothing against them."""
+    joint = {"attack": "exact_joint", "options": {"chains": 192, "sweeps": 15, "steps": 9000, "restarts": 90}}
+    assert advised(rows("sign", cells, **joint)).outcome == outcome
+
+
+NOISE = {"name": "gaussian_noise", "options": {"scale": 0.1}, "point": "update"}
+
+
+def trained(defense: dict[str, Any], *people: People, spent: dict[str, int] | None = None) -> Run:
+    """A run of attacks on all updates of a training, with their published budgets."""
+    usual = shipped()["budgets"]["as published"]
+    attacks = ["exact", *(one.attack for one in people)]
+    found = [UpdateRow(attack=one, defense=defense["name"], options=spent or usual[one]) for one in attacks]
+    raw = {"people": [write_record(one) for one in people]}
+    return Run("people", Path(), "updates", tuple(found), raw, config=yaml.safe_dump({"defense": defense}))
+
+
+def everyone(attack: str, proven: int = 0, recovered: int = 0) -> People:
+    rest = 640 - proven - recovered
+    return People(
+        attack=attack, n=640, proven=proven, proven_numbers=0, recovered=recovered, not_recovered=rest,
+        has_certificates=proven > 0, claims=proven, wrong=0, rows=640, unit="step",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("people", "outcome", "said"),
+    [
+        ([everyone("exact", proven=1)], "none protects", "1 of 640 people were proven"),
+        ([everyone("audit_max", recovered=612), everyone("random")], "none protects", "612 more recovered"),
+        ([everyone("audit_max", recovered=60), everyone("random", recovered=60)], "protects", "none of 640 people"),
+        ([everyone("audit_max"), everyone("random")], "protects", "none of 640 people"),
+        # Exact inversion alone finds nothing under noise: the reader is sent on.
+        ([everyone("exact"), everyone("random")], "protects", "lightleak audit configs/people.yaml"),
+        ([], "protects", "lightleak audit configs/people.yaml"),
+    ],
+)
+def test_people_of_a_training_under_the_same_defense_count(people: list[People], outcome: str, said: str) -> None:
+    noised = rows("gaussian_noise", around(0.5), value=0.1, defense_settings=NOISE)
+    every = [*rows("none", around(0.8)), *GUESSES, *noised]
+    run = trained(NOISE, *people)
+    (frontier,) = compare(every, [run])
+    advice = recommend(frontier)
+    assert advice.outcome == outcome and said in advice.over_training
+    weaker = NOISE | {"options": {"scale": 0.001}}
+    for other in (trained(weaker, *people), replace(run, config=None), replace(run, rows=())):
+        (frontier,) = compare(every, [other])
+        assert recommend(frontier).outcome == "protects"
+
+
+def test_a_weak_attack_that_finds_nobody_over_a_training_shows_nothing() -> None:
+    noised = rows("gaussian_noise", around(0.5), value=0.1, defense_settings=NOISE)
+    run = trained(NOISE, everyone("audit_max"), everyone("random"), spent={"steps": 1})
+    (frontier,) = compare([*rows("none", around(0.8)), *GUESSES, *noised], [run])
+    assert "configs/people.yaml" in recommend(frontier).over_training
+
+
+def test_people_of_another_table_or_protocol_say_nothing_of_a_frontier() -> None:
+    noised = rows("gaussian_noise", around(0.5), value=0.1, defense_settings=NOISE)
+    run = trained(NOISE, everyone("exact", proven=1))
+    for of in ({"dataset": "adult"}, {"target": "net"}, {"protocol": "fedavg"}):
+        elsewhere = replace(run, rows=(replace(run.of(UpdateRow)[0], **of),))
+        (frontier,) = compare([*rows("none", around(0.8)), *GUESSES, *noised], [elsewhere])
+        assert recommend(frontier).outcome == "protects"
+
+
+def test_the_command_for_people_has_the_whole_defense_and_an_attack_that_knows_it() -> None:
+    noised = rows("gaussian_noise", around(0.5), value=0.1, defense_settings=NOISE)
+    assert command(advised(noised).cheapest) == (
+        """lightleak audit configs/people.yaml --defense '{"name": "gaussian_noise", "options": {"scale": 0.1}}' """
+        """--attacks.exact_joint '{}' --capture.sample.exact_joint 20"""
+    )
+    pruned = rows("random_pruning", around(0.5), defense_settings={"name": "random_pruning", "options": {}})
+    assert """--attacks.exact_pruned '{"left_out": "any"}'""" in command(advised(pruned).cheapest)
+    (one,) = advised(rows("clipping", around(0.5))).tested
+    assert "--attacks.audit_max" in command(one)  # of what knows it, exact inversion alone
+
+
+def test_one_strength_under_other_settings_of_the_defense_is_another_point() -> None:
+    """Two runs with one label: the one that leaks does not vanish in the mean of both."""
+    loose, tight = ({"name": "dp_sgd", "options": {"noise_multiplier": 1.0, "max_grad_norm": n}} for n in (1.0, 100.0))
+    found = advised(
+        rows("dp_sgd", around(0.52), value=1.0, defense_settings=tight),
+        rows("dp_sgd", around(0.48), value=1.0, defense_settings=loose),
+    )
+    assert sorted(one.protection for one in found.tested) == ["leaks", "protects"]

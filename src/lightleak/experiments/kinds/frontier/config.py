@@ -1,7 +1,7 @@
 """One audit of a defense frontier as typed data (``kind: defense-frontier``)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 from lightleak.attacks import ATTACKS
@@ -89,6 +89,7 @@ class Point:
             "defense_option": self.option,
             "defense_strength": self.strength,
             "defense_words": self.words,
+            "defense_settings": asdict(self.config),
             "epsilon": None,
             "release_epsilon": None,
             "delta": None,
@@ -210,7 +211,8 @@ class FrontierConfig(RunConfig):
         defenses: the curves; no defense is always measured as well.
         attacks: attack names and the settings to change; ``random``, guessing, is always among them.
         adaptive: attack every defense also by the attack that knows it, where there is one; takes far longer.
-        initial: the clients that are attacked, the same under every defense; of one size.
+        initial: the clients that are attacked, the same under every defense; of one size, through one update each,
+            while noise averages out over rounds (``initial.releases`` of ``kind: updates``).
         labels: whether the attacks are given the labels or restore them.
         label_method: how they are restored; the protocol's usual way where it is left out.
         games: how often the best attack on one DP-SGD release guesses a row or a value, next to the guarantee.
@@ -247,6 +249,11 @@ class FrontierConfig(RunConfig):
         if len(self.initial.batch_sizes) != 1:  # leakage at several is several frontiers
             sizes = list(self.initial.batch_sizes)
             raise UsageError(f"initial.batch_sizes of a frontier must be one number, got {sizes}")
+        if self.initial.releases > 1:
+            raise UsageError(
+                "initial.releases of a frontier must be 1: every point is attacked through one "
+                f"update of each client (`kind: updates` combines several); got {self.initial.releases}"
+            )
         if not set(self.attacks) - {BASELINE}:
             raise UsageError(f"attacks must name at least one besides {BASELINE}, which reads nothing")
         if self.games.sets and (self.protocol.is_fedavg or all(curve.name != "dp_sgd" for curve in self.defenses)):

@@ -37,7 +37,7 @@ def frontier_tables(results: Mapping[str, Any]) -> Iterator[Lines]:
     ]
     for frontier in frontiers:
         advice = recommend(frontier)
-        said += [f"{advice.sentence} {advice.guarantee}"] if advice.tested else []
+        said += [f"{advice.sentence} {advice.guarantee} {advice.over_training}".strip()] if advice.tested else []
         yield Lines(said, COLUMNS, [_cells(frontier, point) for point in frontier.points])
         said = []
 
@@ -97,12 +97,7 @@ def entry(frontier: Frontier) -> dict[str, Any]:
 def _point(frontier: Frontier, standing: Standing) -> dict[str, Any]:
     point = standing.point
     return {
-        **_name(point),
-        **{name: point.granted(name) for name in ("epsilon", "release_epsilon", "delta")},
-        "accuracy": _of(point.accuracy),
-        "auroc": _of(point.auroc),
-        "accuracy_lost": _of(point.accuracy_lost),
-        "attack": None if point.strongest is None else point.strongest.attack,
+        **point.to_dict(len(frontier.tried) or 1),
         "cell_accuracy": _of(point.cells),
         "leakage": _of(point.leakage),
         "pareto_best": standing.is_best,
