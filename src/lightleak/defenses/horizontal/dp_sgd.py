@@ -56,7 +56,7 @@ class DPSGD(PrivacyAccounting, TrainingDefense):
 
     name: ClassVar[str] = "dp_sgd"
     citation: ClassVar[str] = "Abadi et al., Deep Learning with Differential Privacy, CCS 2016"
-    known_to: ClassVar[KnownTo] = {"exact_joint": {}}
+    known_to: ClassVar[KnownTo] = {"exact_joint": {}, "exact_fedavg": {}}
 
     def prepare(self, model: TabularClassifier, data: TableDataModule, seed: int) -> DefendedTraining:
         """See `TrainingDefense.prepare`; the Trainer's settings are checked when training starts.

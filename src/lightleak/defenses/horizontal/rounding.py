@@ -86,7 +86,7 @@ class Quantization(UpdateDefense):
     name: ClassVar[str] = "quantization"
     citation: ClassVar[str] = "Alistarh et al., QSGD, NeurIPS 2017"
     varies: ClassVar[str | None] = "bits"
-    known_to: ClassVar[KnownTo] = {"exact_joint": {}}
+    known_to: ClassVar[KnownTo] = {"exact_joint": {}, "exact_fedavg": {}}
 
     bits: int = 2
 
@@ -130,7 +130,7 @@ class Transport(UpdateDefense):
 
     name: ClassVar[str] = "transport"
     citation: ClassVar[str] = "Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training, 2019"
-    known_to: ClassVar[KnownTo] = {"exact_joint": {}}
+    known_to: ClassVar[KnownTo] = {"exact_joint": {}, "exact_fedavg": {}}
 
     format: str = "float16"
 

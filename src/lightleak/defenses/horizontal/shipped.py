@@ -371,7 +371,7 @@ class FlowerLocalDP(FlowerMod):
         "delta": Limits(high=1, open_low=True, open_high=True),
     }
     varies: ClassVar[str | None] = "epsilon"
-    known_to: ClassVar[KnownTo] = {"exact_joint": {}}
+    known_to: ClassVar[KnownTo] = {"exact_joint": {}, "exact_fedavg": {}}
 
     epsilon: float = 1.0
     clipping_norm: float = 1.0

@@ -25,7 +25,7 @@ _ROW_WISE = (
     "cross-entropy. Its layers are found by running the module, not by its name."
 )
 _AFFINE = "Rows encoded by an affine map: the encoding `quantile` is refused. Tables only, no images."
-_ROUNDING = "An update exact to rounding: noise leaves nothing that can be proven."
+_ROUNDING = "An update exact to rounding: behind noise it finds and proves nothing."
 _EXPLAINED = "Why the tests hold, and what a certificate lets one conclude, is an argument and not a theorem."
 
 _EXACT = Facts(
@@ -77,13 +77,14 @@ _FEDAVG = Facts(
         "Of other networks that work row by row, the first layer's row space is read: rows that no others of it can "
         "replace are proven, labels are guessed. Where the first layer sees embeddings, one local step.",
         _AFFINE,
-        "Behind a defense the learning rate and the number of local steps must be known. Clipping is undone where "
-        "single rows can be tested, noise is measured; where it is large, or rows are equal, nothing is proven.",
+        "Behind a defense the learning rate and the number of local steps must be known. The factor of clipping "
+        "follows from single rows or from the last bias, noise is measured; where it is large, or rows are equal, nothing "
+        "is proven.",
     ),
     deviates=("It follows no paper: SPEAR and DAGER read single gradients.", _EXPLAINED),
 )
 _AUDIT_MAX = Facts(
-    "the strongest: exact inversion first, TabLeak on what is not proven",
+    "the strongest where no defense is known: exact inversion first, TabLeak on what is not proven",
     needs=(
         "A FedSGD gradient or a weight delta that one of its stages serves; a stage that refuses it is passed over.",
     ),
