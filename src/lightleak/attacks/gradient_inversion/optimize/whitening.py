@@ -5,11 +5,15 @@ plain squared difference sees little but the mean row. With ``K = (C + ridge lam
 of either factor, ``<K_e D K_h, D>`` of a difference D weighs all directions in which rows differ.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+Comparison = Callable[[Sequence[Tensor]], tuple[Tensor, list[Tensor]]]
+"""From ``[G gb]`` per layer, ``[updates, restarts, out, in + 1]``, to a value ``[updates, restarts]`` and derivatives
+by the gradients."""
 
 
 @dataclass(frozen=True)
