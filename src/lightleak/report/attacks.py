@@ -93,7 +93,7 @@ def aims_of(attack: str) -> tuple[Aim, ...]:
 def knowing(defense: str) -> tuple[str, ...]:
     """Return the attacks that know a defense; nothing where there is none, or it is not registered.
 
-    >>> knowing("random_pruning"), knowing("sign")
+    >>> knowing("random_pruning"), knowing("none")
     (('exact_pruned',), ())
     """
     return next((tuple(of["knowing"][defense]) for of in known() if defense in of["knowing"]), ())

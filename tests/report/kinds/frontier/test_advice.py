@@ -181,7 +181,8 @@ def test_terminal_json_and_report_say_the_same() -> None:
     [
         ("random_pruning", ["tableak"], False),
         ("random_pruning", ["tableak", "exact_pruned"], True),
-        ("sign", ["tableak"], None),
+        ("sign", ["tableak", "exact_signs"], True),
+        ("of a plug-in", ["tableak"], None),
     ],
 )
 def test_a_recommendation_says_whether_an_attack_that_knows_the_defense_was_tried(

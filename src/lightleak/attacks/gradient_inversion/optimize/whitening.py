@@ -5,15 +5,23 @@ plain squared difference sees little but the mean row. With ``K = (C + ridge lam
 of either factor, ``<K_e D K_h, D>`` of a difference D weighs all directions in which rows differ.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-Comparison = Callable[[Sequence[Tensor]], tuple[Tensor, list[Tensor]]]
-"""From ``[G gb]`` per layer, ``[updates, restarts, out, in + 1]``, to a value ``[updates, restarts]`` and derivatives
-by the gradients."""
+
+class Comparison(Protocol):
+    """How far gradients are from the client's."""
+
+    def __call__(self, gradients: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Value ``[updates, restarts]``, and derivatives by the gradients.
+
+        Args:
+            gradients: ``[G gb]`` per layer, ``[updates, restarts, out, in + 1]``.
+        """
 
 
 @dataclass(frozen=True)
