@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from lightleak.attacks.gradient_inversion.network.activation import RELU, Activation
-from lightleak.attacks.gradient_inversion.optimize.matcher import Annealed, Targets, inner_product
+from lightleak.attacks.gradient_inversion.optimize.matcher import Targets, inner_product
 from lightleak.attacks.gradient_inversion.optimize.matrix_products import MatrixProducts
 from lightleak.attacks.gradient_inversion.optimize.objective import Objective
 from lightleak.attacks.gradient_inversion.optimize.straight_through import StraightThrough
@@ -85,7 +85,7 @@ class MLPMatcher:
         moved = copy.copy(self)
         if self.straight_through is not None:
             moved.straight_through = self.straight_through.at(share)
-        if isinstance(self.whitening, Annealed):
+        if self.whitening is not None:
             moved.whitening = self.whitening.at(share)
         return moved
 
