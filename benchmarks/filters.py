@@ -52,15 +52,15 @@ CURVES = (
     *(Curve("transport", (), {"format": sent}, label=sent) for sent in ("float16", "bfloat16", "int8")),
 )
 POINTS = (Point(), *(point for curve in CURVES for point in curve.points()))
-NOISE = tuple(Curve("gaussian_noise", (1e-5, 1e-4, 1e-3)).points())
-"""No filter; only where --points names them."""
+OTHERS = (*Curve("gaussian_noise", (1e-5, 1e-4, 1e-3)).points(), *Curve("sign").points())
+"""No filters; only where --points names them."""
 NETWORKS = {
     name: Case("filters", "mlp", ROWS, options={"activation": name.split()[0]}, epochs=int(name.endswith("trained")))
     for name in ("relu", "relu trained", "gelu", "gelu trained")
 }
 TABLEAK = {"steps": 500, "restarts": 8, "labels": "geng"}
 USUAL = {"exact": {}, "tableak": TABLEAK, "random": {}}
-KNOWING = ("exact_joint", "exact_pruned")
+KNOWING = ("exact_joint", "exact_pruned", "exact_signs")
 
 
 @lru_cache(maxsize=64)
@@ -142,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", nargs="+", choices=list(NETWORKS), default=list(NETWORKS))
     parser.add_argument("--attacks", nargs="+", choices=[*USUAL, *KNOWING], default=[*USUAL, *KNOWING])
-    parser.add_argument("--points", nargs="+", choices=[p.id for p in (*POINTS, *NOISE)], help="only these filters")
+    parser.add_argument("--points", nargs="+", choices=[p.id for p in (*POINTS, *OTHERS)], help="only these filters")
     parser.add_argument("--rows", type=int, default=ROWS, help="of a client")
     parser.add_argument("--n", type=int, default=20, help="clients")
     parser.add_argument("--seed", type=int, default=SEED, help="of the first client")
@@ -150,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--table", type=Path, help="print the table of such a file, measure nothing")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    points = [p for p in (*POINTS, *NOISE) if p.id in options.points] if options.points else POINTS
+    points = [p for p in (*POINTS, *OTHERS) if p.id in options.points] if options.points else POINTS
     done = [row for row in read_lines(options.table or options.output) if row.get("rows", ROWS) == options.rows]
     held = {key(row) for row in done}
     for network in () if options.table else options.networks:

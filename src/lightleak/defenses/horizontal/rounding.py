@@ -173,6 +173,7 @@ class Sign(UpdateDefense):
     citation: ClassVar[str] = (
         "Bernstein et al., signSGD, ICML 2018; scale: Karimireddy et al., Error Feedback Fixes SignSGD, ICML 2019"
     )
+    known_to: ClassVar[KnownTo] = {"exact_signs": {}}
 
     def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
         """See `UpdateDefense.apply`."""

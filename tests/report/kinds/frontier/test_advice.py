@@ -200,6 +200,7 @@ def test_terminal_json_and_report_say_the_same() -> None:
         ("random_pruning", ["tableak", "exact_pruned"], "any", True),
         ("random_pruning", ["tableak", "exact_pruned"], "smallest", False),  # made for another defense
         ("gradient_compression", ["tableak", "exact_pruned"], "smallest", True),
+        ("sign", ["tableak", "exact_signs"], "any", True),
         ("no_such_defense", ["tableak"], "any", None),
     ],
 )

@@ -11,6 +11,7 @@ from lightleak.attacks.gradient_inversion.fedavg.exact.first_layer import ExactO
 from lightleak.attacks.gradient_inversion.joint.attack import JointInversion
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
 from lightleak.attacks.gradient_inversion.joint.pruned import PrunedConfig, PrunedInversion
+from lightleak.attacks.gradient_inversion.joint.signed import SignInversion, SignsConfig
 from lightleak.core.facts import Facts
 
 _CHAIN = "A chain of Linear layers with ReLU between them, two of them hidden at least; cross-entropy."
@@ -67,6 +68,15 @@ _PRUNED = Facts(
     ),
     deviates=("It follows no paper. Rows are certified where they explain what was sent and no other cells do.",),
 )
+_SIGNS = Facts(
+    "knows that signs were sent: rows are those whose gradient has them",
+    needs=(
+        "One FedSGD gradient of one client, of which every tensor has elements of one size, or zero.",
+        _ANY_CHAIN,
+        _AFFINE,
+    ),
+    deviates=("It follows no paper. Nothing is certified: signs leave numbers open.",),
+)
 _FEDAVG = Facts(
     "decomposes the first layer's weight update into rows",
     needs=(
@@ -77,9 +87,8 @@ _FEDAVG = Facts(
         "Of other networks that work row by row, the first layer's row space is read: rows that no others of it can "
         "replace are proven, labels are guessed. Where the first layer sees embeddings, one local step.",
         _AFFINE,
-        "Behind a defense the learning rate and the number of local steps must be known. The factor of clipping "
-        "follows from single rows or from the last bias, noise is measured; where it is large, or rows are equal, nothing "
-        "is proven.",
+        "Behind a defense the learning rate and the number of local steps must be known. Clipping is undone by "
+        "single rows or by the last bias, noise is measured; where it is large, or rows are equal, nothing is proven.",
     ),
     deviates=("It follows no paper: SPEAR and DAGER read single gradients.", _EXPLAINED),
 )
@@ -113,6 +122,12 @@ def exact_joint(**options: Any) -> JointInversion:
 def exact_pruned(**options: Any) -> PrunedInversion:
     """Make joint inversion of pruned gradients; raises `UsageError` for an unknown setting."""
     return PrunedInversion(PrunedConfig().with_options(**options))
+
+
+@ATTACKS.register("exact_signs", _SIGNS)
+def exact_signs(**options: Any) -> SignInversion:
+    """Make joint inversion of signs; raises `UsageError` for an unknown setting."""
+    return SignInversion(SignsConfig().with_options(**options))
 
 
 @ATTACKS.register("exact_fedavg", _FEDAVG)

@@ -14,7 +14,7 @@ from lightleak.attacks.gradient_inversion.optimize.mlp_matcher import MLPMatcher
 from lightleak.attacks.gradient_inversion.optimize.objective import relative_error
 from lightleak.attacks.gradient_inversion.optimize.priors import LEAST_SHARE, BelievedMatcher, RowBelief
 from lightleak.attacks.gradient_inversion.optimize.straight_through import StraightThrough
-from lightleak.attacks.gradient_inversion.optimize.whitening import Whitening
+from lightleak.attacks.gradient_inversion.optimize.whitening import Comparison, Whitening
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
 from lightleak.core.seeds import generator
 from lightleak.data.relaxation import Relaxation, State
@@ -151,7 +151,12 @@ def _set_numbers(start: Tensor, space: RowDomain, numbers: Tensor) -> None:
 
 
 def optimize(
-    problem: JointProblem, starts: Tensor, labels: Tensor, config: EngineConfig, widths: "Widths | None" = None
+    problem: JointProblem,
+    starts: Tensor,
+    labels: Tensor,
+    config: EngineConfig,
+    widths: "Widths | None" = None,
+    compared: Comparison | None = None,
 ) -> list[JointRows]:
     """Run the engine from starts ``[restarts, n, d]`` with labels ``[n]``, one result per start.
 
@@ -161,10 +166,11 @@ def optimize(
         labels: of the rows, which stay.
         config: steps, rates, widths of the masks and temperature.
         widths: typical deviations of the network, where they are known.
+        compared: see `matcher_of`.
     """
     dtype = torch.float64 if config.precision == "float64" else torch.float32
     relaxation = SpaceRelaxation(problem.space, config.temperature_end, dtype)
-    matcher = matcher_of(problem, labels, config, dtype, widths or Widths.of(problem))
+    matcher = matcher_of(problem, labels, config, dtype, widths or Widths.of(problem), compared)
     found = invert(starts.to(dtype).unsqueeze(0), relaxation, matcher, config)
     return [_rows(problem.space, x, labels) for x in found.x[0]]
 
@@ -190,9 +196,14 @@ class Widths:
 
 
 def matcher_of(
-    problem: JointProblem, labels: Tensor, config: EngineConfig, dtype: torch.dtype, widths: Widths
+    problem: JointProblem,
+    labels: Tensor,
+    config: EngineConfig,
+    dtype: torch.dtype,
+    widths: Widths,
+    compared: Comparison | None = None,
 ) -> Matcher:
-    """The engine's closed form on the problem's distance."""
+    """The engine's closed form on the problem's distance, or on another measure of gradients in the prior's units."""
     nodes = problem.nodes.to(dtype)
     targets = [t.to(dtype).reshape(-1, *t.shape[-2:]) for t in problem.target]
     straight = StraightThrough(widths.deviations.to(dtype), config.mask_width, config.mask_width_end)
@@ -205,7 +216,7 @@ def matcher_of(
         labels.expand(len(nodes.shares), -1),
         relative_error,
         straight_through=straight if is_kinked and config.mask_derivative == "straight_through" else None,
-        whitening=_whitening(problem, targets, dtype),
+        whitening=compared or _whitening(problem, targets, dtype),
         activation=nodes.activation,
     )
     if nodes.apart:
@@ -213,7 +224,7 @@ def matcher_of(
         matcher = _ReleasesMatcher(matcher, (squares / squares.sum()).unsqueeze(-1))
     if problem.prior is None:
         return matcher
-    weight = BELIEF * problem.prior_weight / problem.target_value
+    weight = BELIEF * problem.prior_weight / (problem.target_value if compared is None else 1.0)
     return BelievedMatcher(matcher, belief_of(problem.space, dtype), weight)
 
 

@@ -108,7 +108,7 @@ def solve(
         seed: root of the starts.
         report: called with the work done.
     """
-    widths, first = Widths.of(problem), _fresh(config.steps, WIDTH, WIDTH_END)
+    widths, first = Widths.of(problem), fresh(config.steps, WIDTH, WIDTH_END)
     effort = Effort(config.rounds, config.round_steps, config.reopenings)
     best: Solution | None = None
     for restart in range(config.restarts):
@@ -262,7 +262,7 @@ def _started(
     restarts: range,
 ) -> list[JointRows]:
     """Batches from draws of the prior; every other one goes by a whitened distance where the noise is weak."""
-    plain = _fresh(config.noised_steps, NOISED_WIDTH, NOISED_WIDTH_END)
+    plain = fresh(config.noised_steps, NOISED_WIDTH, NOISED_WIDTH_END)
     starts = [prior_start(problem.space, problem.n_rows, seed, restart) for restart in restarts]
     if white is None and starts:
         moved_rows = optimize(problem, torch.stack(starts), labels, plain, widths)
@@ -273,7 +273,7 @@ def _started(
         elif restart % 2:
             rows = optimize(problem, start.unsqueeze(0), labels, plain, widths)[0]
         else:
-            first = _fresh(WHITENED_LONGER * config.noised_steps, WIDTH, WIDTH_END)
+            first = fresh(WHITENED_LONGER * config.noised_steps, WIDTH, WIDTH_END)
             rows = optimize(white.problem, start.unsqueeze(0), labels, first, widths)[0]
             rows = descend(white.problem, rows, NOISED_SWEEPS, draws)
         for temperature in TEMPERATURES:
@@ -334,7 +334,8 @@ def _cooled(problem: JointProblem, rows: JointRows, draws: torch.Generator) -> J
     return rows
 
 
-def _fresh(steps: int, width: float, width_end: float) -> EngineConfig:
+def fresh(steps: int, width: float, width_end: float) -> EngineConfig:
+    """The engine's settings from a fresh start."""
     return stage_config(
         steps=steps,
         learning_rate=RATE,

@@ -13,7 +13,7 @@ from lightleak.attacks.gradient_inversion.optimize.matcher import Targets, inner
 from lightleak.attacks.gradient_inversion.optimize.matrix_products import MatrixProducts
 from lightleak.attacks.gradient_inversion.optimize.objective import Objective
 from lightleak.attacks.gradient_inversion.optimize.straight_through import StraightThrough
-from lightleak.attacks.gradient_inversion.optimize.whitening import Whitening
+from lightleak.attacks.gradient_inversion.optimize.whitening import Comparison
 
 
 @dataclass
@@ -68,7 +68,7 @@ class MLPMatcher:
         objective: Objective,
         products: MatrixProducts | None = None,
         straight_through: StraightThrough | None = None,
-        whitening: Whitening | None = None,
+        whitening: Comparison | None = None,
         activation: Activation = RELU,
     ) -> None:
         self.products = products or MatrixProducts()
@@ -82,10 +82,11 @@ class MLPMatcher:
 
     def at(self, share: float) -> "MLPMatcher":
         """This matcher after that share of the optimization; see `Annealed`."""
-        if self.straight_through is None:
-            return self
         moved = copy.copy(self)
-        moved.straight_through = self.straight_through.at(share)
+        if self.straight_through is not None:
+            moved.straight_through = self.straight_through.at(share)
+        if self.whitening is not None:
+            moved.whitening = self.whitening.at(share)
         return moved
 
     @torch.no_grad()

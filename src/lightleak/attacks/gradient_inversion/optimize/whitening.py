@@ -7,9 +7,24 @@ of either factor, ``<K_e D K_h, D>`` of a difference D weighs all directions in 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
+
+
+class Comparison(Protocol):
+    """How far gradients are from the client's."""
+
+    def at(self, share: float) -> "Comparison":
+        """The same after that share of the optimization."""
+
+    def __call__(self, gradients: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Value ``[updates, restarts]``, and derivatives by the gradients.
+
+        Args:
+            gradients: ``[G gb]`` per layer, ``[updates, restarts, out, in + 1]``.
+        """
 
 
 @dataclass(frozen=True)
@@ -49,6 +64,10 @@ class Whitening:
         single = tuple(target.unsqueeze(1) for target in targets)
         norm = torch.stack([_quadratic(t, k, m)[0] for t, k, m in zip(single, errors, inputs, strict=True)]).sum(0)
         return cls(errors, inputs, single, norm)
+
+    def at(self, share: float) -> "Whitening":
+        """See `Comparison`; it does not change."""
+        return self
 
     def __call__(self, gradients: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """Value ``[updates, restarts]`` and derivatives by the gradients.
