@@ -167,6 +167,8 @@ class NVFlarePercentile(NVFlareFilter):
         needs=(
             "The filter counts epsilon per entry that it releases: with its defaults a model of a few thousand "
             "parameters spends hundreds in every round.",
+            "No attack here models its clipping and its choice of entries: what attacks do not find behind it says "
+            "nothing of protection.",
         )
     ),
 )
@@ -194,7 +196,6 @@ class NVFlareSVT(NVFlareFilter):
         "tau": Limits(),
     }
     varies: ClassVar[str | None] = "noise_var"
-    known_to: ClassVar[KnownTo] = {"exact_joint": {}}
     module: ClassVar[str] = "svt_privacy"
     filter_name: ClassVar[str] = "SVTPrivacy"
 
