@@ -22,6 +22,9 @@ ATTACKER = {
 }
 """What is said of a recommended setting by `Point.is_adaptive`."""
 
+UNKNOWN = " (no attack of this run knows it)"
+"""What is said of one that costs as much."""
+
 OPTIMIZES, SAMPLE = "audit_max", 20
 """Attack that also recovers rows without proof, and updates of an epoch that it is run on, at half a minute each."""
 
@@ -84,7 +87,8 @@ class Recommendation:
         }
         if self.cheapest is None:
             return said[self.outcome]
-        tied = f" Not measurably dearer: {', '.join(one.name for one in self.ties)}." if self.ties else ""
+        names = [one.name + ("" if one.is_adaptive else UNKNOWN) for one in self.ties]
+        tied = f" Not measurably dearer: {', '.join(names)}." if names else ""
         useless = "" if self.cheapest.has_learned else " It keeps the network from learning anything measurable."
         return (
             f"{self.cheapest.name} is the cheapest of {len(self.tested)} tested (accuracy and AUROC lost, added) under "

@@ -128,6 +128,7 @@ def test_equal_utility_goes_to_the_guarantee_and_the_others_are_named() -> None:
     assert found.cheapest.name == "DP-SGD 2" and [one.name for one in found.ties] == ["Sign"]
     found = advised(rows("sign", around(0.49)), private, cheaper)
     assert found.cheapest.name == "Clipping" and [one.name for one in found.ties] == ["DP-SGD 2", "Sign"]
+    assert "DP-SGD 2 (no attack of this run knows it), Sign (no attack of this run knows it)" in found.sentence
     single = advised(rows("sign", around(0.5), [0.84]), rows("clipping", around(0.5), [0.85]))
     assert single.cheapest.name == "Clipping" and single.ties == ()
 
