@@ -71,7 +71,7 @@ WRONG_USES: list[tuple[str, str, str]] = [
     (f"{AUDIT} --title [open", "got '[open'", "needs a YAML value"),
     ("list attakcs", "invalid choice: 'attakcs'", "'attacks'"),
     ("explain tabbleak", "'tabbleak'", "did you mean 'tableak'"),
-    ("explain adult", "unknown attack, defense or metric 'adult'", "lightleak list attacks"),
+    ("explain adult", "'adult' is a dataset", "lightleak data describe adult"),
     ("report", "required: DIR", "report --help"),
     ("report done --title Mine", "unknown argument '--title'", "report --help"),
     ("data describe mine.csv --label ill --drop age sex", "'sex' (--drop", "commas: --drop age,sex"),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lightleak.core.people import Group, People, Point, Sharing
+from lightleak.core.people import Group, People, Point, Rate, Risk, Sharing
 from lightleak.core.small_groups import FEWEST_SHOWN, without_small_groups
 
 
@@ -17,7 +17,8 @@ def grouped(*sizes: tuple[str, str, int, int], sharing: tuple[Sharing, ...] = ()
         for column, category, n, proven in sizes
     )
     unique = next((one.people for one in sharing if one.others == 0), None)
-    return People("exact", 600, **counts, groups=tuple(groups), sharing=sharing, unique=unique)
+    alone = Risk(attack=Rate.of(0.5 * 600, 600))
+    return People("exact", 600, **counts, groups=tuple(groups), sharing=sharing, unique=unique, singling_out=alone)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,7 @@ def test_groups_of_few_people_are_merged_until_nothing_is_said_of_a_few(
     sex, *race = people.groups
     assert (sex.category, sex.n, sex.proven) == ("F", 310, 300)
     assert {one.category: (one.n, one.proven) for one in race} == left
-    assert all(one.curve[-1].seen == one.n and one.curve[-1].proven == one.proven for one in race)
+    assert not any(one.curve for one in people.groups)  # a course begins with few people
     assert people.merged_below == FEWEST_SHOWN and without_small_groups(people) == people
 
 
@@ -58,5 +59,7 @@ def test_how_many_share_a_row_is_not_said_of_a_few(
 ) -> None:
     people = without_small_groups(grouped(sharing=sharing))
     assert people.unique == unique
+    # Whom the attack found and did not single out share their row.
+    assert people.singling_out is not None and (people.singling_out.attack is None) == (unique is None)
     assert [(one.people, one.most) for one in people.sharing[1:]] == ([left] if left else [])
     assert without_small_groups(people) == people

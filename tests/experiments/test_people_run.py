@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -111,13 +110,13 @@ def test_a_capture_of_other_people_is_refused(run: Path, tiny: Config) -> None:
     config = tiny(**WHOLE)
     experiment = prepare_experiment(config)
     unit = plan_units(config, experiment, run)[0]
-    update, truth = unit.observe()
+    _, truth = unit.observe()
     assert truth is not None and truth.ids is not None
-    require_ids([unit], experiment)
+    require_ids([(unit, truth)], experiment)
     for ids in (truth.ids.roll(1), None):
-        other = replace(unit, observe=partial(returned, update, replace(truth, ids=ids)))
+        other = replace(truth, ids=ids)
         with pytest.raises(ObservationError, match=r"whose rows|people whom"):
-            require_ids([unit, other], experiment)
+            require_ids([(unit, truth), (unit, other)], experiment)
 
 
 def returned(*observed: Any) -> Any:

@@ -265,9 +265,10 @@ def test_arrays_of_a_plain_list_have_an_order_and_no_names() -> None:
 
 
 @pytest.mark.slow
-def test_simulation_on_ray(federation: Any) -> None:
+def test_simulation_on_ray(federation: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same round with every client in a process of its own."""
     pytest.importorskip("ray", reason="Ray is not installed")
+    monkeypatch.setenv("RAY_ADDRESS", "local")  # not the Ray of a test that runs beside this one
     made = federation(hidden=[4])
     recorder = RoundRecorder(made.view(), rounds=(0,), keep=True, rows=made.private)
     run_round(made, "weights", recorder)

@@ -231,8 +231,8 @@ def test_groups_are_the_categories_of_sensitive_columns(training: list[Proposed]
         ("sex", "F", 3, 2),
         ("sex", "M", 2, 2),
         ("age", "20 or less", 2, 2),  # of the training rows 20, 20, 33, 40, 60 and 80; 33 was in no update
-        ("age", "40 to 60", 2, 2),
-        ("age", "80 or more", 1, 0),
+        ("age", "above 33 to 60", 2, 2),
+        ("age", "above 60", 1, 0),
     ]
     of_sex = sum(one.recovered or 0 for one in groups if one.column == "sex")
     assert of_sex == people_of("x", training, population, "step").recovered
@@ -241,10 +241,17 @@ def test_groups_are_the_categories_of_sensitive_columns(training: list[Proposed]
 @pytest.mark.parametrize(
     ("numbers", "sizes"),
     [
-        (range(17, 91), {"35 or less": 19, "36 to 53": 18, "54 to 72": 19, "73 or more": 18}),
-        ([0.0] * 6 + [1.5, 2.5], {"0 or less": 6, "1.5 or more": 2}),
-        ([1, 1, 1, 2, 2, 2, 3, 3, 3, 3], {"1 or less": 3, "2": 3, "3 or more": 4}),
+        (range(17, 91), {"35 or less": 19, "above 35 to 53": 18, "above 53 to 72": 19, "above 72": 18}),
+        ([0.0] * 6 + [1.5, 2.5], {"0 or less": 6, "above 0": 2}),
+        ([1, 1, 1, 2, 2, 2, 3, 3, 3, 3], {"1 or less": 3, "above 1 to 2": 3, "above 2": 4}),
         ([4] * 9, {}),
+        ([0] * 500 + [3] * 490 + [7], {"0 or less": 500, "above 0 to 3": 490, "above 3": 1}),  # 7 names its owner
+        ([1234.56, 2345.67, 3456.78, 4567.89], {"2300 or less": 1, "above 2300 to 3500": 2, "above 3500": 1}),
+        (
+            [20200101 + day for day in range(4) for _ in range(25)],
+            {"20200101 or less": 25, "above 20200101 to 20200102": 25, "above 20200102 to 20200103": 25}
+            | {"above 20200103": 25},
+        ),
     ],
 )
 def test_numbers_are_grouped_in_bands_that_name_neither_the_least_nor_the_most(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lightleak.core.people import Group, People, Point, Sharing
+from lightleak.core.people import Group, People, Sharing
 
 FEWEST_SHOWN = 10
 """People of a group in a redacted run or report: of fewer, its counts would say something of each."""
@@ -17,11 +17,12 @@ def without_small_groups(people: People) -> People:
 
     The smallest are merged until together they are enough, so that none follows from the sum of the others. A column
     has no groups where that takes all of them. People who share their row are merged in the order of how many share it;
-    where that takes the unique ones in, `People.unique` and `People.sharing` are left out.
+    where that takes the unique ones in, `People.unique`, `People.sharing` and the attack's success at singling out are
+    left out. Groups have no course over the training: it begins with few people.
     """
     groups: list[Group] = []
     for column in dict.fromkeys(one.column for one in people.groups):
-        groups += _merged_groups([one for one in people.groups if one.column == column])
+        groups += _merged_groups([replace(one, curve=()) for one in people.groups if one.column == column])
     sharing: list[Sharing] = []
     for one in reversed(people.sharing):
         if sharing and sharing[-1].people < FEWEST_SHOWN:
@@ -30,9 +31,12 @@ def without_small_groups(people: People) -> People:
             one = Sharing(one.others, one.people + last.people, one.exposed + last.exposed, most)
         sharing.append(one)
     is_told = bool(sharing) and sharing[-1].most is None and sharing[-1].people >= FEWEST_SHOWN
+    alone = people.singling_out
     return replace(
         people,
         groups=tuple(groups),
+        # Of all people the attack found, those whom it did not single out share their row.
+        singling_out=replace(alone, attack=None) if alone and not is_told else alone,
         sharing=tuple(reversed(sharing)) if is_told else (),
         unique=people.unique if is_told else None,
         merged_below=FEWEST_SHOWN,
@@ -49,10 +53,5 @@ def _merged_groups(groups: Sequence[Group]) -> list[Group]:
         return [] if small else list(groups)
     n, proven = sum(one.n for one in small), sum(one.proven for one in small)
     recovered = None if any(one.recovered is None for one in small) else sum(one.recovered or 0 for one in small)
-    curve = tuple(
-        Point(of[0].round, sum(x.seen for x in of), sum(x.proven for x in of), sum(x.recovered for x in of))
-        for of in zip(*(one.curve for one in small), strict=False)
-    )
     named = ", ".join(one.category for one in small) if len(small) <= MOST_NAMED else f"{len(small)} groups together"
-    together = Group.of(small[0].column, named, n, proven, recovered, curve)
-    return [*(one for one in groups if one not in small), together]
+    return [*(one for one in groups if one not in small), Group.of(small[0].column, named, n, proven, recovered, ())]

@@ -5,6 +5,7 @@ What is measured is stated with `lightleak.core.people`.
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -147,21 +148,22 @@ def _groups(evidence: Evidence) -> tuple[Group, ...]:
 
 
 def bands(numbers: Floats) -> tuple[list[str], Any]:
-    """Divide numbers into `BANDS` of sizes as equal as ties allow: names of the bands, and that of each number.
+    """Divide numbers into `BANDS` of about equal size: names of the bands, and that of each number.
 
-    The first and the last are open: the least and the largest number of all would name somebody.
+    Limits are rounded, and the first and the last band are open: a number that occurs would name somebody.
     """
-    limits = np.unique(np.quantile(numbers, np.arange(1, BANDS) / BANDS, method="inverted_cdf"))
-    limits = limits[limits < numbers.max()]
+    quarters = np.quantile(numbers, np.arange(1, BANDS) / BANDS, method="inverted_cdf")
+    spread = (quarters[-1] - quarters[0]) or np.ptp(numbers)
+    if not spread:
+        return [], np.full(len(numbers), None)
+    limits = np.unique(np.round(quarters, 1 - int(np.floor(np.log10(spread)))))
+    limits = limits[(limits >= numbers.min()) & (limits < numbers.max())]
     if not len(limits):
         return [], np.full(len(numbers), None)
-    band = np.searchsorted(limits, numbers)
-    starts = [f"{numbers[band == i].min():g}" for i in range(len(limits) + 1)]
-    inner = [
-        " to ".join(dict.fromkeys((start, f"{end:g}"))) for start, end in zip(starts[1:-1], limits[1:], strict=True)
-    ]
-    names = [f"{limits[0]:g} or less", *inner, f"{starts[-1]} or more"]
-    return names, np.array(names, dtype=object)[band]
+    ends = [f"{limit:.12g}" for limit in limits]
+    inner = [f"above {start} to {end}" for start, end in pairwise(ends)]
+    names = [f"{ends[0]} or less", *inner, f"above {ends[-1]}"]
+    return names, np.array(names, dtype=object)[np.searchsorted(limits, numbers)]
 
 
 def _sharing(evidence: Evidence) -> tuple[Sharing, ...]:

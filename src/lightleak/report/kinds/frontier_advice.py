@@ -10,6 +10,7 @@ import shlex
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from lightleak.core.people import People
 from lightleak.report.budget import PROOFS
 from lightleak.report.format import attack_title
 from lightleak.report.kinds.frontier_groups import Frontier
@@ -89,10 +90,11 @@ class Recommendation:
             return said[self.outcome]
         names = [one.name + ("" if one.is_adaptive else UNKNOWN) for one in self.ties]
         tied = f" Not measurably dearer: {', '.join(names)}." if names else ""
+        cost = "accuracy and AUROC lost, added" if self.cheapest.aurocs else "accuracy lost"
         useless = "" if self.cheapest.has_learned else " It keeps the network from learning anything measurable."
         return (
-            f"{self.cheapest.name} is the cheapest of {len(self.tested)} tested (accuracy and AUROC lost, added) under "
-            f"which no attack does measurably better than guessing or proves a record.{useless}{tied}"
+            f"{self.cheapest.name} is the cheapest of {len(self.tested)} tested ({cost}) under which no attack does "
+            f"measurably better than guessing or proves a record.{useless}{tied}"
             f"{ATTACKER[self.cheapest.is_adaptive]}"
         )
 
@@ -101,7 +103,7 @@ class Recommendation:
         """What is known of people over a whole training, as a frontier's attacks read one message each."""
         exposed = [
             f"{one.exposed.proven} of {one.exposed.n} people were proven and {one.exposed.recovered} more recovered "
-            f"under {one.name} (by {attack_title(one.exposed.attack)})"
+            f"under {one.name} ({_by(one.exposed)})"
             for one in self.tested
             if one.exposed
         ]
@@ -111,7 +113,7 @@ class Recommendation:
         if met := self.cheapest.searched:
             return (
                 f"Over a training under {self.cheapest.name}, none of {met.n} people was proven, nor measurably more "
-                f"recovered than by guessing (by {attack_title(met.attack)}). {said}"
+                f"recovered than by guessing ({_by(met)}). {said}"
             ).strip()
         return (
             f"{said} Every attack read one message; over a training, noise averages out. To see whom that gives away, "
@@ -145,6 +147,12 @@ class Recommendation:
             "guaranteed": self.guaranteed and self.guaranteed.name,
             "tested": [one.to_dict(len(self.tested)) for one in self.tested],
         }
+
+
+def _by(people: People) -> str:
+    """The attack, and on how much of the training."""
+    of = "" if people.is_whole else f", on {people.means.updates} of its messages"
+    return f"by {attack_title(people.attack)}{of}"
 
 
 def recommend(frontier: Frontier) -> Recommendation:

@@ -1,6 +1,6 @@
 """Defense frontiers: all points of one setting, which of them help or protect, and the one to consider first."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -22,6 +22,9 @@ SETTING = ("dataset", "target", "protocol", "batch_size", "training", "label_set
 
 ENOUGH = 0.5
 """Share of the leakage that the recommended defense takes away, if any does."""
+
+Training = tuple[UpdateRow, Mapping[str, Any], People, bool]
+"""A row of a training, the defense of its config, what an attack revealed of its people, and whether it was weak."""
 
 MOST_NAMED = 2
 """Points that are listed by name."""
@@ -152,7 +155,7 @@ def compare(rows: Iterable[FrontierRow], trainings: Sequence[Run] = ()) -> tuple
         trainings: runs on updates, whose people count for the points under the same defense.
     """
     found = [
-        (_place(run.of(UpdateRow)[0], run.settings.get("defense") or {}), one, _is_weak(run, one.attack))
+        (run.of(UpdateRow)[0], run.settings.get("defense") or {}, one, _is_weak(run, one.attack))
         for run in trainings
         if run.rows and run.config
         for one in run.people
@@ -166,9 +169,27 @@ def _is_weak(run: Run, attack: str) -> bool:
 
 
 def _place(row: ClientRow, defense: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What a training's people and a point have in common: table, network, protocol, and the defense of a config."""
-    how = defense.get("name", NONE), defense.get("options") or {}, defense.get("point", "update")
-    return row.dataset, row.target, row.protocol, row.defense or NONE, *how
+    """What a training's people and a point have in common: table, network, protocol and defense."""
+    return row.dataset, row.target, row.protocol, defense.get("name", NONE), defense.get("point", "update")
+
+
+def _could_be(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether options that a config left out, which have defaults, are all that two defenses differ in."""
+    return all(one[name] == other[name] or str(one[name]) == str(other[name]) for name in set(one) & set(other))
+
+
+def _people_of(point: FrontierRow, trained: Sequence[Training]) -> Iterator[tuple[People, bool]]:
+    """People of trainings under a point's defense, and whether nothing follows from nobody found among them.
+
+    They count as exposed where its settings could be the same; only of equal ones, in batches of one size, is it said
+    that nobody was.
+    """
+    defense = point.defense_settings
+    options = defense.get("options") or {}
+    for row, other, people, is_weak in trained:
+        theirs = other.get("options") or {}
+        if defense and _place(row, other) == _place(point, defense) and _could_be(options, theirs):
+            yield people, is_weak or options != theirs or row.batch_size != point.batch_size
 
 
 def compare_raw(rows: Iterable[Mapping[str, Any]], run: str = "") -> tuple[Frontier, ...]:
@@ -187,14 +208,15 @@ def most_protective(points: Sequence[Point]) -> Point:
     return min(points, key=lambda point: (point.place[1], -point.place[0]))
 
 
-def _frontier(rows: Sequence[FrontierRow], trained: Sequence[tuple[Any, People, bool]]) -> Frontier:
+def _frontier(rows: Sequence[FrontierRow], trained: Sequence[Training]) -> Frontier:
     guessing = Group(tuple(row for row in rows if row.attack == BASELINE))
     guesses, whole = guessing.by(unit_of, "cell_accuracy"), guessing.by(unit_of, whole_rows)
     same = by_key(
         rows,
         lambda row: (
             *(row.curve, row.is_undefended or row.defense, row.defense_strength, row.defense_option),
-            frozenset(flat(row.defense_settings).items()),  # of two runs, the other settings may differ
+            # Of two runs, the other settings may differ.
+            frozenset() if row.is_undefended else frozenset(flat(row.defense_settings).items()),
         ),
     )
     # The first row of a point is one that says what the defense is, where any does.
@@ -203,11 +225,7 @@ def _frontier(rows: Sequence[FrontierRow], trained: Sequence[tuple[Any, People, 
             tuple(sorted(found, key=lambda row: not row.defense_words)),
             guesses=guesses,
             whole_guesses=whole,
-            people=tuple(
-                (one, is_weak)
-                for place, one, is_weak in trained
-                if found[0].defense_settings and place == _place(found[0], found[0].defense_settings)
-            ),
+            people=tuple(_people_of(found[0], trained)),
         )
         for found in same.values()
     ]

@@ -93,7 +93,12 @@ class Point(Group[FrontierRow]):
         """Whether an attack that knows the defense, as it was set, is among the attacks; None where there is none."""
         known = self.known_to
         ran = (known[one.attack].items() <= one.first.settings.items() for one in self.attacks if one.attack in known)
-        return any(ran) if known else None
+        return any(ran) or any(map(self._composes, self.attacks)) if known else None
+
+    def _composes(self, attack: Group[FrontierRow]) -> bool:
+        """Whether an attack has one among its parts that knows the defense in any settings."""
+        parts = {key.partition(".")[0] for key in attack.first.settings if "." in key}
+        return any(name in parts and not settings for name, settings in self.known_to.items())
 
     @property
     def known_to(self) -> Mapping[str, Mapping[str, str]]:

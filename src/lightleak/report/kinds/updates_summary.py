@@ -150,7 +150,9 @@ def _people_of(found: Sequence[Measured]) -> dict[str, People]:
 def _worst_of(people: People) -> str:
     group = worst_group(people)
     if group is None:
-        why = f"none has {FEWEST} people" if people.groups else "the table has no sensitive column"
+        why = "the table has no sensitive column of several groups"
+        if people.groups or people.merged_below:
+            why = f"none that this report tells has {FEWEST} people"
         return f"No group of people was compared: {why}."
     of_all = people.proven_rate if group.recovered is None else people.exposed
     return fill("people", "worst", group, len(people.groups), of_all.share, FEWEST)

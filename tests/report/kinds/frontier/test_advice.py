@@ -333,7 +333,9 @@ def trained(defense: dict[str, Any], *people: People, spent: dict[str, int] | No
     """A run of attacks on all updates of a training, with their published budgets."""
     usual = shipped()["budgets"]["as published"]
     attacks = ["exact", *(one.attack for one in people)]
-    found = [UpdateRow(attack=one, defense=defense["name"], options=spent or usual[one]) for one in attacks]
+    found = [
+        UpdateRow(attack=one, defense=defense["name"], options=spent or usual[one], batch_size=32) for one in attacks
+    ]
     raw = {"people": [write_record(one) for one in people]}
     return Run("people", Path(), "updates", tuple(found), raw, config=yaml.safe_dump({"defense": defense}))
 
@@ -365,6 +367,9 @@ def test_people_of_a_training_under_the_same_defense_count(people: list[People],
     (frontier,) = compare(every, [run])
     advice = recommend(frontier)
     assert advice.outcome == outcome and said in advice.over_training
+    written = NOISE | {"options": {"scale": "0.1"}}  # the same in another spelling: exposed people count, no others
+    (frontier,) = compare(every, [trained(written, *people)])
+    assert recommend(frontier).outcome == outcome and "none of 640" not in recommend(frontier).over_training
     weaker = NOISE | {"options": {"scale": 0.001}}
     for other in (trained(weaker, *people), replace(run, config=None), replace(run, rows=())):
         (frontier,) = compare(every, [other])

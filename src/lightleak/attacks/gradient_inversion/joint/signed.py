@@ -102,11 +102,9 @@ class SignInversion(JointInversion):
             problem, signs, labels, self.config, draws, derive_seed(seed, "signs"), _shares(progress), guess.cells
         )
         missed = signs.missed(gradient_of(problem, found.rows))
-        if found.is_guess_better:
-            rows = guess.reconstruction(problem, labels, feasibility)
-        else:
-            rows = certified_rows(problem, update, found, feasibility)
-        return replace(rows, residual=missed)
+        if found.is_guess_better and missed:  # rows that have every sign explain what was sent
+            return guess.reconstruction(problem, labels, feasibility)
+        return replace(certified_rows(problem, update, found, feasibility), residual=missed)
 
 
 def solve_signs(

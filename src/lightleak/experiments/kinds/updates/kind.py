@@ -85,10 +85,9 @@ class UpdatesKind(Kind[AuditConfig, Experiment]):
         captured = [one for one in units if one.facts["source"] == "training"]
         ahead = [one for one in captured if unit_file(folder, one.id).name not in present]
         for start in range(0, len(ahead), CHECKED_AT_ONCE):
-            some = ahead[start : start + CHECKED_AT_ONCE]
-            for unit in some:
-                unit.observe()  # a capture that its batch does not reproduce is refused before any attack
-            if of_people := [unit for unit in some if unit.keeps_people]:
+            # A capture that its batch does not reproduce is refused before any attack.
+            some = [(unit, unit.observe()[1]) for unit in ahead[start : start + CHECKED_AT_ONCE]]
+            if of_people := [one for one in some if one[0].keeps_people]:
                 require_ids(of_people, experiment)
         yield attack_stage(units, config, folder, engine.device)
         whole = [attack for attack in config.attacks if attack not in config.capture.sample]

@@ -10,6 +10,7 @@ import pandas as pd
 
 from lightleak.core.csv_text import csv_text
 from lightleak.core.errors import ObservationError, UsageError
+from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.people import CSV_FILE, KEY
 from lightleak.core.records import write_record
 from lightleak.core.small_groups import without_small_groups
@@ -29,15 +30,14 @@ SUMMARY_FILE = "people.json"
 """Counts and shares alone, for ``results.json``: a redacted run keeps it, without small groups."""
 
 
-def require_ids(units: Sequence[Unit], experiment: Experiment) -> None:
+def require_ids(captured: Sequence[tuple[Unit, GroundTruth | None]], experiment: Experiment) -> None:
     """Check that the recorded rows are those of the people whom the captures name.
 
     Raises:
         ObservationError: they are not, or a capture names none.
     """
     found = []
-    for unit in units:
-        _, truth = unit.observe()
+    for unit, truth in captured:
         if truth is None or truth.ids is None:
             raise ObservationError(f"{unit.id}: the capture does not say whose rows it holds")
         found.append((unit, truth, truth.ids))
