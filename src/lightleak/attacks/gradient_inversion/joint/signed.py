@@ -81,7 +81,7 @@ class SignInversion(JointInversion):
     def check_protocol(self, update: ClientUpdate) -> None:
         """See `JointInversion`; an update that is not of signs is refused."""
         super().check_protocol(update)
-        if not are_signs(observed_gradient(update)):
+        if not are_signs(update.update.values()):
             raise ObservationError(
                 f"{self.name} inverts signs, and this update has tensors with elements of many sizes"
             )

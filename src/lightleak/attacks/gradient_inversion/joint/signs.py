@@ -7,7 +7,7 @@ are far off, a sharp one tells apart those that are near. An element that was se
 unit that no row activates): it costs the sum of both signs' terms.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log
@@ -150,7 +150,6 @@ def objective(problem: JointProblem, signs: Signs, rows: JointRows) -> float:
     return float(value) + problem.prior_weight * float(problem.penalties(rows.codes, rows.numbers).sum())
 
 
-def are_signs(sent: Gradient) -> bool:
+def are_signs(sent: Iterable[Tensor]) -> bool:
     """Whether the elements of every tensor have one size, but for zeros."""
-    parts = [part.abs() for layer in sent for part in (layer[:, :-1], layer[:, -1:])]
-    return all(bool(((part == 0) | (part == part.max())).all()) for part in parts)
+    return all(bool(((part == 0) | (part.abs() == part.abs().max())).all()) for part in sent)
