@@ -1,5 +1,6 @@
 """Defense frontiers: all points of one setting, which of them help or protect, and the one to consider first."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -208,6 +209,12 @@ def most_protective(points: Sequence[Point]) -> Point:
     return min(points, key=lambda point: (point.place[1], -point.place[0]))
 
 
+def _other_settings(point: Point) -> str:
+    options = point.first.defense_settings.get("options") or {}
+    others = (f"{name} {value}" for name, value in options.items() if name != point.first.defense_option)
+    return f" ({', '.join(others) or 'other settings by default'})"
+
+
 def _frontier(rows: Sequence[FrontierRow], trained: Sequence[Training]) -> Frontier:
     guessing = Group(tuple(row for row in rows if row.attack == BASELINE))
     guesses, whole = guessing.by(unit_of, "cell_accuracy"), guessing.by(unit_of, whole_rows)
@@ -229,6 +236,8 @@ def _frontier(rows: Sequence[FrontierRow], trained: Sequence[Training]) -> Front
         )
         for found in same.values()
     ]
+    names = Counter(point.name for point in points)
+    points = [replace(one, settings_named=_other_settings(one)) if names[one.name] > 1 else one for one in points]
     curves = list(dict.fromkeys(point.first.curve for point in points))
 
     def order(point: Point) -> tuple[bool, int, float]:

@@ -47,12 +47,14 @@ class Point(Group[FrontierRow]):
         whole_guesses: rows that guessing recovers whole, by client.
         people: what attacks revealed of every person of a training under the same defense, of other runs, and whether
             the attack was weak.
+        settings_named: its other settings, where another point has the same curve and strength.
     """
 
     baseline: "Point | None" = field(default=None, repr=False)
     guesses: Paired = field(default_factory=dict, repr=False)
     whole_guesses: Paired = field(default_factory=dict, repr=False)
     people: tuple[tuple[People, bool], ...] = field(default=(), repr=False)
+    settings_named: str = field(default="", repr=False)
 
     @cached_property
     def accuracies(self) -> Paired:
@@ -225,14 +227,14 @@ class Point(Group[FrontierRow]):
 
     @property
     def name(self) -> str:
-        """The curve and the strength.
+        """The curve and the strength, and what tells it from another point of these.
 
         >>> row = FrontierRow(attack="none", defense="dp_sgd", defense_strength=0.5)
         >>> Point((row,)).name, Point((FrontierRow(attack="none"),)).name
         ('DP-SGD 0.5', 'no defense')
         """
         strength = self.first.defense_strength
-        return curve_title(self.first.curve) + ("" if strength is None else f" {strength:g}")
+        return curve_title(self.first.curve) + ("" if strength is None else f" {strength:g}") + self.settings_named
 
     @property
     def shows_leakage(self) -> bool:

@@ -119,6 +119,19 @@ def test_runs_are_pooled_and_settings_stay_apart() -> None:
     assert (first.first.dataset, second.first.dataset) == ("adult", "german")
 
 
+def test_points_of_one_strength_are_told_apart_by_their_other_settings() -> None:
+    def of(**options: float) -> list[FrontierRow]:
+        settings = {"name": "dp_sgd", "options": {"noise_multiplier": 1.0, **options}, "point": "update"}
+        same = {"defense": "dp_sgd", "defense_strength": 1.0, "defense_option": "noise_multiplier"}
+        return [FrontierRow(attack="none", run=str(options), defense_settings=settings, **same)]
+
+    (alone,) = compare(of())
+    assert [point.name for point in alone.points] == ["DP-SGD 1"]
+    (both,) = compare(of() + of(max_grad_norm=2.0))
+    names = [point.name for point in both.points]
+    assert names == ["DP-SGD 1 (other settings by default)", "DP-SGD 1 (max_grad_norm 2.0)"]
+
+
 def test_what_is_not_finished_is_not_measured() -> None:
     (frontier,) = compare(trained(NOISE, (0.8,)) + attacked(NONE, "tableak", (0.7,)))
     assert frontier.measured == () and frontier.guess is None and frontier.choice is None
