@@ -204,7 +204,7 @@ class Group:
 
     Attributes:
         column: the column.
-        category: its category; of a column of numbers a band, such as ``29 to 37``.
+        category: its category; of a column of numbers a band, such as ``above 29 to 37``.
         n: people of that category in the updates.
         proven: how many of them were proven at least once.
         low: lower end of Wilson's 95% interval of their share.

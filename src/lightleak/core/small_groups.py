@@ -13,7 +13,7 @@ MOST_NAMED = 3
 
 
 def without_small_groups(people: People) -> People:
-    """Return the same with groups of fewer than `FEWEST_SHOWN` people merged, as it is published.
+    """Return the same for publication, with groups of fewer than `FEWEST_SHOWN` people merged.
 
     The smallest are merged until together they are enough, so that none follows from the sum of the others. A column
     has no groups where that takes all of them. People who share their row are merged in the order of how many share it;
@@ -30,15 +30,15 @@ def without_small_groups(people: People) -> People:
             most = last.others if last.most is None else last.most
             one = Sharing(one.others, one.people + last.people, one.exposed + last.exposed, most)
         sharing.append(one)
-    is_told = bool(sharing) and sharing[-1].most is None and sharing[-1].people >= FEWEST_SHOWN
+    is_shown = bool(sharing) and sharing[-1].most is None and sharing[-1].people >= FEWEST_SHOWN
     alone = people.singling_out
     return replace(
         people,
         groups=tuple(groups),
         # Of all people the attack found, those whom it did not single out share their row.
-        singling_out=replace(alone, attack=None) if alone and not is_told else alone,
-        sharing=tuple(reversed(sharing)) if is_told else (),
-        unique=people.unique if is_told else None,
+        singling_out=replace(alone, attack=None) if alone and not is_shown else alone,
+        sharing=tuple(reversed(sharing)) if is_shown else (),
+        unique=people.unique if is_shown else None,
         merged_below=FEWEST_SHOWN,
     )
 

@@ -211,7 +211,7 @@ def test_a_small_group_is_not_called_the_most_exposed() -> None:
             (group("female", 220, 209), group("male", 500, 475)),
             "No group of at least 20 people more than all together: 95",
         ),
-        ((group("female", 10, 9),), "No group of people was compared: none that this report tells has 20 people."),
+        ((group("female", 10, 9),), "No group of people was compared: none that this report shows has 20 people."),
         ((), "No group of people was compared: the table has no sensitive column of several groups."),
     ],
 )

@@ -6,15 +6,16 @@ What an attack that nobody has tried may read is limited by a formal guarantee a
 """
 
 import json
-import shlex
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from lightleak.core.people import People
+from lightleak.core.shell import shell_word
 from lightleak.report.budget import PROOFS
 from lightleak.report.format import attack_title
 from lightleak.report.kinds.frontier_groups import Frontier
-from lightleak.report.kinds.frontier_points import Point, cheapest_first, costs_more
+from lightleak.report.kinds.frontier_points import Point
+from lightleak.report.kinds.frontier_standings import cheapest_first, costs_more
 
 ATTACKER = {
     True: "",
@@ -188,6 +189,6 @@ def command(point: Point) -> str:
     settings = row.defense_settings or {"name": row.defense, "options": options}
     defense = {key: value for key, value in settings.items() if value not in ({}, "update")}
     flags = {"--defense": defense} | {f"--attacks.{name}": of for name, of in known.items()}
-    words = (f"{flag} {shlex.quote(json.dumps(of))}" for flag, of in flags.items())
+    words = (f"{flag} {shell_word(json.dumps(of))}" for flag, of in flags.items())
     sampled = (f"--capture.sample.{name} {SAMPLE}" for name in known)
     return " ".join(["lightleak audit configs/people.yaml", *words, *sampled])

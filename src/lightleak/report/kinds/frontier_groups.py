@@ -13,8 +13,8 @@ from lightleak.report.budget import Budget, budget
 from lightleak.report.compare import Group, fixed
 from lightleak.report.format import listed
 from lightleak.report.intervals import Estimate, bounded
-from lightleak.report.kinds.frontier_points import Paired, Point, cheapest_first, unit_of, whole_rows
-from lightleak.report.kinds.frontier_standings import Standing, standings
+from lightleak.report.kinds.frontier_points import Paired, Point, unit_of, whole_rows
+from lightleak.report.kinds.frontier_standings import Standing, cheapest_first, standings
 from lightleak.report.kinds.updates_groups import BASELINE
 from lightleak.report.read import Run
 

@@ -1,6 +1,5 @@
 """A point of a defense frontier: what one defense at one strength lets an attack read, and what it costs."""
 
-import math
 import statistics
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -331,30 +330,6 @@ def difference(first: Paired, second: Paired) -> Estimate | None:
     0.5
     """
     return estimate(differences(first, second))
-
-
-def costs_more(point: Point, than: Point) -> bool:
-    """Whether a point's accuracy or AUROC is measurably lower, or lower in the mean where there is no interval."""
-    costs = difference(than.accuracies, point.accuracies), difference(than.aurocs, point.aurocs)
-    return any(lowest(cost) > 0 for cost in costs)
-
-
-def cheapest_first(points: Sequence[Point]) -> tuple[Point, ...]:
-    """Points by accuracy and AUROC added together, highest first; of equals the smaller epsilon, then the smaller leak.
-
-    Each is compared on the trainings that all points share, if there are any; AUROC only where all have it.
-    """
-    scores = ("accuracies", "aurocs") if all(point.aurocs for point in points) else ("accuracies",)
-    shared = {name: set.intersection(*(set(getattr(point, name)) for point in points)) for name in scores if points}
-
-    def kept(point: Point, name: str) -> float:
-        found: Paired = getattr(point, name)
-        return statistics.fmean(value for key, value in found.items() if key in shared[name] or not shared[name])
-
-    def order(point: Point) -> tuple[float, float, float]:
-        return -sum(kept(point, name) for name in scores), point.granted("epsilon") or math.inf, point.place[1]
-
-    return tuple(sorted(points, key=order))
 
 
 def curve_title(label: str) -> str:

@@ -4,11 +4,13 @@ A point is dominated if another is at least as good in both means and better in 
 can be ordered by chance, so every verdict says whether it rests on a difference whose 95% interval excludes 0.
 """
 
+import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from lightleak.report.kinds.frontier_points import Point, exceeds
+from lightleak.report.kinds.frontier_points import Paired, Point, difference, exceeds, lowest
 
 Verdict = Literal["best", "not distinguishable", "beaten"]
 
@@ -30,6 +32,30 @@ class Standing:
     is_best: bool
     rivals: tuple[Point, ...]
     verdict: Verdict
+
+
+def costs_more(point: Point, than: Point) -> bool:
+    """Whether a point's accuracy or AUROC is measurably lower, or lower in the mean where there is no interval."""
+    costs = difference(than.accuracies, point.accuracies), difference(than.aurocs, point.aurocs)
+    return any(lowest(cost) > 0 for cost in costs)
+
+
+def cheapest_first(points: Sequence[Point]) -> tuple[Point, ...]:
+    """Points by accuracy and AUROC added together, highest first; of equals the smaller epsilon, then the smaller leak.
+
+    Each is compared on the trainings that all points share, if there are any; AUROC only where all have it.
+    """
+    scores = ("accuracies", "aurocs") if all(point.aurocs for point in points) else ("accuracies",)
+    shared = {name: set.intersection(*(set(getattr(point, name)) for point in points)) for name in scores if points}
+
+    def kept(point: Point, name: str) -> float:
+        found: Paired = getattr(point, name)
+        return statistics.fmean(value for key, value in found.items() if key in shared[name] or not shared[name])
+
+    def order(point: Point) -> tuple[float, float, float]:
+        return -sum(kept(point, name) for name in scores), point.granted("epsilon") or math.inf, point.place[1]
+
+    return tuple(sorted(points, key=order))
 
 
 def dominates(first: tuple[float, float], second: tuple[float, float]) -> bool:

@@ -152,7 +152,7 @@ def _worst_of(people: People) -> str:
     if group is None:
         why = "the table has no sensitive column of several groups"
         if people.groups or people.merged_below:
-            why = f"none that this report tells has {FEWEST} people"
+            why = f"none that this report shows has {FEWEST} people"
         return f"No group of people was compared: {why}."
     of_all = people.proven_rate if group.recovered is None else people.exposed
     return fill("people", "worst", group, len(people.groups), of_all.share, FEWEST)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from lightleak.attacks.attack import Progress
 from lightleak.attacks.gradient_inversion.config import EngineConfig
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
 from lightleak.attacks.gradient_inversion.joint.continuous import Widths, optimize, prior_start, stage_config
@@ -71,6 +72,19 @@ LEAST_NATS = 1.0
 
 Report = Callable[[float], None]
 """Called with the share of the work that is done."""
+
+
+def reporting(progress: Progress | None, parts: int = 1) -> Report:
+    """Report the share done of one of several parts as work done since the last call."""
+    done = 0.0
+
+    def report(share: float) -> None:
+        nonlocal done
+        if progress is not None and share > done:
+            progress((share - done) / parts)
+        done = max(done, share)
+
+    return report
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from lightleak.attacks.gradient_inversion.joint.course import (
     Solution,
     gone_on,
     is_explained,
+    reporting,
     solve_noised,
     whitened,
 )
@@ -289,7 +290,7 @@ class PrunedInversion(JointInversion):
             problem = problem.with_kernels(problem.kernels.without(pruned.open_layers, target))
             draws, own = generator(seed, "pruned", fill), derive_seed(seed, "pruned", fill)
             labels = starting_labels(update, problem.space, draws) if best is None else best[2].rows.labels
-            report = _part(progress, rounds)
+            report = reporting(progress, rounds)
             if best is None and (was_cut or pruned.follows):
                 errors = tuple(v + r for v, r in zip(pruned.variance, rounding_variances(target), strict=True))
                 visible = rows_that_stand_out(problem, update, errors, draws)
@@ -366,16 +367,3 @@ def _refit(pruned: Pruned, problem: JointProblem, rows: JointRows) -> tuple[Join
 
 REFITS, NEWTON_STEPS = 10, 4
 """Turns at most, and Gauss-Newton steps of each."""
-
-
-def _part(progress: Progress | None, parts: int) -> Report:
-    """Report the share done of one of several parts as work done since the last call."""
-    done = 0.0
-
-    def report(share: float) -> None:
-        nonlocal done
-        if progress is not None and share > done:
-            progress((share - done) / parts)
-        done = max(done, share)
-
-    return report

@@ -19,7 +19,7 @@ from lightleak.attacks.gradient_inversion.joint.attack import JointInversion, ce
 from lightleak.attacks.gradient_inversion.joint.cell_prior import CellPrior
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
 from lightleak.attacks.gradient_inversion.joint.continuous import Widths, one_hot_start, optimize, prior_start
-from lightleak.attacks.gradient_inversion.joint.course import WIDTH, WIDTH_END, Report, Solution, fresh
+from lightleak.attacks.gradient_inversion.joint.course import WIDTH, WIDTH_END, Report, Solution, fresh, reporting
 from lightleak.attacks.gradient_inversion.joint.decision import Cells, expected_right
 from lightleak.attacks.gradient_inversion.joint.guess import Guess
 from lightleak.attacks.gradient_inversion.joint.labels import starting_labels
@@ -99,7 +99,7 @@ class SignInversion(JointInversion):
         problem = with_present(problem, signs.sent[0])
         feasibility = estimate_feasibility(sent, update.facts.n_rows, size, row_kind(update, encoder))
         found = solve_signs(
-            problem, signs, labels, self.config, draws, derive_seed(seed, "signs"), _shares(progress), guess.cells
+            problem, signs, labels, self.config, draws, derive_seed(seed, "signs"), reporting(progress), guess.cells
         )
         missed = signs.missed(gradient_of(problem, found.rows))
         if found.is_guess_better and missed:  # rows that have every sign explain what was sent
@@ -191,16 +191,3 @@ def with_present(problem: JointProblem, first: Tensor) -> JointProblem:
     categories = tuple(minus + (-minus).logsumexp(0) for minus in each)
     narrowed = replace(space, present=tuple(present))
     return replace(problem, space=narrowed, prior=CellPrior(categories, prior.values, prior.numbers))
-
-
-def _shares(progress: Progress | None) -> Report:
-    """Report the share done as work done since the last call."""
-    done = 0.0
-
-    def report(share: float) -> None:
-        nonlocal done
-        if progress is not None and share > done:
-            progress(share - done)
-        done = max(done, share)
-
-    return report
