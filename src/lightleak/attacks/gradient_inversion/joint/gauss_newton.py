@@ -85,35 +85,57 @@ def _best_step(
 
 
 def _normal_equations(problem: JointProblem, rows: JointRows) -> tuple[Tensor, Tensor]:
-    """``J^T J`` ``[n F, n F]`` and ``J^T r`` ``[n F]`` under the kernels, J the derivative of what rows explain."""
+    """``J^T J`` ``[n F, n F]`` and ``J^T r`` ``[n F]`` under the kernels, J the derivative of what rows explain.
+
+    Column (row, number) of layer l is ``sum_t e_l (dh_{l-1}, 0)^T + de_l (h_{l-1}, 1)^T`` over the nodes. Its first and
+    last factor are the same for all numbers of a row, so that their inner products are taken once a row.
+    """
     terms = problem.terms(rows.codes, rows.numbers)
     coefficients = terms.of_labels(rows.labels, problem.n_rows)
     explained = terms.gradient(coefficients)
     applied = problem.kernels.apply(tuple(t - e for t, e in zip(problem.target, explained, strict=True)))
-    normal: Tensor | float = 0.0
-    slope: Tensor | float = 0.0
-    factors = _jacobian_factors(problem, terms, coefficients)
-    for (left, right), residual, a, b in zip(
-        factors, applied, problem.kernels.left, problem.kernels.right, strict=True
+    count, free = rows.numbers.shape
+    normal = rows.numbers.new_zeros(count, free, count, free)
+    slope = rows.numbers.new_zeros(count, free)
+    for factors, residual, a, b in zip(
+        _jacobian_factors(problem, terms, coefficients),
+        applied,
+        problem.kernels.left,
+        problem.kernels.right,
+        strict=True,
     ):
-        slope = slope + ((left @ residual) * right).sum((0, 2))
-        left_a = left if a is None else left @ a
-        right_b = right if b is None else right @ b
-        for one_left, one_right in zip(left_a, right_b, strict=True):
-            for other_left, other_right in zip(left, right, strict=True):
-                normal = normal + (one_left @ other_left.T) * (one_right @ other_right.T)
-    assert isinstance(normal, Tensor) and isinstance(slope, Tensor)  # a network has a layer
-    return normal, slope
+        own, error_change, change, hidden = factors
+        slope += ((own @ residual).unsqueeze(2) * change).sum((0, 3))
+        slope += ((error_change @ residual) * hidden.unsqueeze(2)).sum((0, 3))
+        for s in range(len(own)):
+            # The other triangle of nodes is the transpose of this one.
+            for t in range(s + 1):
+                product = _inner(own[s], own[t], a)[:, None, :, None] * _inner(change[s], change[t], b)
+                of_hidden = _inner(hidden[s], hidden[t], b)[:, None, :, None]
+                product += of_hidden * _inner(error_change[s], error_change[t], a)
+                product += _inner(own[s], error_change[t], a)[:, None] * _inner(change[s], hidden[t], b).unsqueeze(-1)
+                product += _inner(error_change[s], own[t], a).unsqueeze(-1) * _inner(hidden[s], change[t], b)[:, None]
+                normal += product
+                if s != t:
+                    normal += product.permute(2, 3, 0, 1)
+    return normal.view(count * free, count * free), slope.flatten()
 
 
-def _jacobian_factors(problem: JointProblem, terms: Terms, coefficients: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Per layer the factors of J's columns: ``[2 T, n F, out]`` and ``[2 T, n F, in + 1]``, to multiply and sum.
+def _inner(one: Tensor, other: Tensor, kernel: Tensor | None) -> Tensor:
+    """``<one, K other>`` of all vectors, the last dimension aside: ``[..., ...]``."""
+    flat, others = one.flatten(0, -2), other.flatten(0, -2)
+    products = (flat if kernel is None else flat @ kernel) @ others.T
+    return products.view(*one.shape[:-1], *other.shape[:-1])
 
-    Column (row, number) of layer l is ``sum_t e_l (dh_{l-1}, 0)^T + de_l (h_{l-1}, 1)^T``.
+
+def _jacobian_factors(problem: JointProblem, terms: Terms, coefficients: Tensor) -> list[tuple[Tensor, ...]]:
+    """Per layer the factors of J's columns at the T nodes.
+
+    They are ``e_l`` ``[T, n, out]``, ``de_l`` ``[T, n, F, out]``, ``(dh_{l-1}, 0)`` ``[T, n, F, in + 1]`` and
+    ``(h_{l-1}, 1)`` ``[T, n, in + 1]``.
     """
     nodes, step = problem.nodes, problem.space.rows.numbers
-    count, free = len(coefficients), len(step)
-    moved = step.expand(len(nodes.shares), count, -1, -1)
+    moved = step.expand(len(nodes.shares), len(coefficients), -1, -1)
     by_hidden, before = [moved], []
     for weight, slope in zip(nodes.weights[:-1], terms.slopes, strict=True):
         before.append(moved @ weight.transpose(1, 2).unsqueeze(1))
@@ -123,7 +145,8 @@ def _jacobian_factors(problem: JointProblem, terms: Terms, coefficients: Tensor)
     p = terms.probabilities.unsqueeze(2)
     by_output = (p * (logits - (p * logits).sum(-1, keepdim=True)))[..., :-1]
     by_output = by_output * (nodes.shares / problem.n_rows)[:, None, None, None]
-    factors, own_errors = [], terms.weighted(coefficients)
+    factors: list[tuple[Tensor, ...]] = []
+    own_errors = terms.weighted(coefficients)
     bent = _bent_errors(problem, terms, own_errors, before)
     for layer, (own, errors, hidden, change) in enumerate(
         zip(own_errors, terms.errors, terms.hidden, by_hidden, strict=True)
@@ -131,10 +154,7 @@ def _jacobian_factors(problem: JointProblem, terms: Terms, coefficients: Tensor)
         error_change = by_output @ errors
         if layer < len(bent):
             error_change = error_change + bent[layer]
-        zero = torch.zeros_like(change[..., :1])
-        left = torch.cat([own.unsqueeze(2).expand(-1, -1, free, -1), error_change])
-        right = torch.cat([torch.cat([change, zero], -1), hidden.unsqueeze(2).expand(-1, -1, free, -1)])
-        factors.append((left.flatten(1, 2), right.flatten(1, 2)))
+        factors.append((own, error_change, torch.nn.functional.pad(change, (0, 1)), hidden))
     return factors
 
 

@@ -137,9 +137,10 @@ def _quadratic(vectors: Tensor, kernel: Tensor | None) -> Tensor:
 
 
 def _products(vectors: Tensor, kernel: Tensor | None) -> Tensor:
-    """``[n, k, k]`` inner products of ``[n, k, m]``."""
-    if vectors.shape[1] == 1:
-        return _quadratic(vectors, kernel).unsqueeze(-1)
+    """``[n, k, k]`` inner products of ``[n, k, m]``; k views of one vector, as all nodes see one row, count once."""
+    k = vectors.shape[1]
+    if k == 1 or vectors.stride(1) == 0:
+        return _quadratic(vectors[:, :1], kernel).unsqueeze(-1).expand(-1, k, k)
     return _times(vectors, kernel) @ vectors.transpose(1, 2)
 
 

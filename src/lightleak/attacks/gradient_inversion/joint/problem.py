@@ -61,26 +61,31 @@ class JointProblem:
         return max(float(self.kernels.value(self.target)), torch.finfo(torch.float64).tiny)
 
     @cached_property
-    def _tables(self) -> dict[torch.dtype, tuple[Nodes, RowTables, tuple[RowTables, ...]]]:
+    def _tables(self) -> dict[torch.dtype, tuple[Nodes, RowTables]]:
         return {}
 
-    def _in(self, dtype: torch.dtype) -> tuple[Nodes, RowTables, tuple[RowTables, ...]]:
+    def _in(self, dtype: torch.dtype) -> tuple[Nodes, RowTables]:
+        """The nodes, and encoded rows with the first pre-activations at every node beside them."""
         if dtype not in self._tables:
             layers = zip(self.nodes.weights[0], self.nodes.biases[0], strict=True)
-            first = tuple(self.space.first_layer(weight, bias).to(dtype) for weight, bias in layers)
-            self._tables[dtype] = (self.nodes.to(dtype), self.space.rows.to(dtype), first)
+            first = [self.space.first_layer(weight, bias) for weight, bias in layers]
+            self._tables[dtype] = (self.nodes.to(dtype), RowTables.side_by_side([self.space.rows, *first]).to(dtype))
         return self._tables[dtype]
+
+    def _terms(self, nodes: Nodes, values: Tensor) -> Terms:
+        width = self.space.rows.base.shape[-1]
+        first = values[..., width:].unflatten(-1, (len(nodes.shares), -1))
+        return nodes.terms(values[..., :width], first.transpose(0, 1))
 
     def terms(self, codes: Tensor, numbers: Tensor, dtype: torch.dtype = torch.float64) -> Terms:
         """Terms of rows ``[n, K]`` and ``[n, F]``."""
-        nodes, rows, first = self._in(dtype)
-        return nodes.terms(rows.of(codes, numbers), torch.stack([table.of(codes, numbers) for table in first]))
+        nodes, tables = self._in(dtype)
+        return self._terms(nodes, tables.of(codes, numbers))
 
     def terms_around(self, codes: Tensor, numbers: Tensor, tried: Tensor, dtype: torch.dtype) -> Terms:
         """Terms of a row ``[K]``, ``[F]`` and of all that differ from it in one cell; see `RowTables.around`."""
-        nodes, rows, first = self._in(dtype)
-        preactivations = torch.stack([table.around(codes, numbers, tried) for table in first])
-        return nodes.terms(rows.around(codes, numbers, tried), preactivations)
+        nodes, tables = self._in(dtype)
+        return self._terms(nodes, tables.around(codes, numbers, tried))
 
     def residual(self, rows: JointRows) -> Gradient:
         """The target minus what the rows explain, float64."""

@@ -379,7 +379,7 @@ def _mean_row(weight: Tensor, moved: Tensor, gradient: Tensor, encoder: TableEnc
     size = float(equations.norm())
     target = moved + raw @ encoder.shift
     stacked, wanted = torch.cat([equations, size * sums]), torch.cat([target, target.new_full((len(blocks),), size)])
-    counts = n_rows * torch.linalg.lstsq(stacked, wanted, driver="gelsd").solution[len(at) :]
+    counts = n_rows * (torch.linalg.pinv(stacked) @ wanted)[len(at) :]
     if bool(((counts - counts.round()).abs() > WHOLE_WITHIN).any()) or bool((counts.round() < 0).any()):
         raise UnsupportedError(
             "the mean row of the batch does not follow from the first BatchNorm's mean: the first layer has fewer "
@@ -388,7 +388,7 @@ def _mean_row(weight: Tensor, moved: Tensor, gradient: Tensor, encoder: TableEnc
     mean = torch.zeros_like(encoder.shift)
     mean[categories] = counts.round() / n_rows
     rest = target - raw[:, categories] @ mean[categories]
-    numbers = torch.linalg.lstsq(equations[:, : len(at)], rest).solution * encoder.deviation
+    numbers = torch.linalg.pinv(equations[:, : len(at)]) @ rest * encoder.deviation
     whole = [column.kind is ColumnKind.INTEGER for column in encoder.schema.numerical]
     totals = (n_rows * numbers).round() / n_rows
     mean[at] = torch.where(torch.tensor(whole, dtype=torch.bool, device=numbers.device), totals, numbers)

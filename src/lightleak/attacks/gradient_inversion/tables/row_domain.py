@@ -4,7 +4,7 @@ Everything that turns coordinates into an encoded row is affine in one-hot codes
 layer makes of a row is a sum of table look-ups: changing one cell of a candidate costs one addition.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -46,6 +46,13 @@ class RowTables:
     base: Tensor
     categories: tuple[Tensor, ...]
     numbers: Tensor
+
+    @classmethod
+    def side_by_side(cls, tables: Sequence["RowTables"]) -> "RowTables":
+        """The functions' values one after the other."""
+        categories = tuple(torch.cat(each, -1) for each in zip(*(one.categories for one in tables), strict=True))
+        bases, numbers = [one.base for one in tables], [one.numbers for one in tables]
+        return cls(torch.cat(bases), categories, torch.cat(numbers, -1))
 
     def to(self, dtype: torch.dtype) -> "RowTables":
         """The same in another precision."""

@@ -333,7 +333,7 @@ def _guessed_labels(network: RowNetwork, residual: Residual, x: Tensor) -> tuple
         return torch.empty(0, dtype=torch.long, device=x.device), 1.0
     activations = network.forward(x)
     v = with_one(activations.hidden[0])
-    shares = torch.linalg.lstsq(v.T, first.T, driver="gelsd").solution  # [r, h]
+    shares = torch.linalg.pinv(v.T) @ first.T  # [r, h]
     each = torch.eye(network.n_classes).to(x).expand(len(x), -1, -1)
     expected = network.error_of_rows(0, activations, each, residual.n_rows)  # [r, classes, h]
     labels = torch.nn.functional.cosine_similarity(expected, shares.unsqueeze(1), dim=-1).argmax(1)
