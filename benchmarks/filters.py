@@ -47,7 +47,7 @@ CURVES = (
     Curve("nvflare_percentile", (10, 50, 90), {"scale": STEP}, label="nvflare_percentile_step"),
     Curve("nvflare_svt", (0.1, 1, 10)),
     Curve("nvflare_exclude", (), {"exclude": "bias"}),
-    Curve("flower_clipping", (0.1, 1)),
+    Curve("flower_clipping", (0.1, 1, 10)),
     Curve("flower_local_dp", (1, 10, 1000)),
     *(Curve("transport", (), {"format": sent}, label=sent) for sent in ("float16", "bfloat16", "int8")),
 )
