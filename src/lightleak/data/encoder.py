@@ -194,12 +194,13 @@ class TableEncoder(nn.Module):
         """
         return table_of_cells(self.schema, *self.project(x, clamp))
 
-    def project(self, x: Tensor, clamp: bool = True) -> tuple[Tensor, Tensor]:
+    def project(self, x: Tensor, clamp: bool = True, whole: bool = True) -> tuple[Tensor, Tensor]:
         """Decode without a table: any leading dimensions, any device.
 
         Args:
             x: encoded rows ``[..., d]``, exact or fuzzy.
             clamp: keep numbers inside their bounds.
+            whole: round the numbers of columns of whole numbers.
 
         Returns:
             Category indices, LongTensor ``[..., K]``, and numbers in the table's units, float64 ``[..., m]``.
@@ -217,8 +218,9 @@ class TableEncoder(nn.Module):
             numbers = self._scaled(numbers, value_at)
         if clamp:
             numbers = numbers.clamp(self.lower, self.upper)
-        whole = [i for i, column in enumerate(self.schema.numerical) if column.kind is ColumnKind.INTEGER]
-        numbers[..., whole] = numbers[..., whole].round()
+        if whole:
+            rounded = [i for i, column in enumerate(self.schema.numerical) if column.kind is ColumnKind.INTEGER]
+            numbers[..., rounded] = numbers[..., rounded].round()
         empty = torch.empty(*x.shape[:-1], 0, dtype=torch.long, device=x.device)
         return torch.stack(codes, -1) if codes else empty, numbers
 

@@ -57,8 +57,8 @@ class EngineConfig(AttackSettings):
         numerical: relaxation of numbers: ``sigmoid`` into their bounds, ``none``, or ``clamp``: moved freely in units
             of their deviation, and put back inside their bounds after every step.
         pooling: how matched restarts are merged; ``none`` keeps the one of least loss.
-        entropy: ``frequency`` of projected restarts (paper, Sec. 3.2) or the pooled ``soft`` distribution (published
-            code).
+        entropy: ``frequency`` of projected restarts (paper, Sec. 3.2) or of the mean of their ``soft`` distributions
+            (published code).
         stop_below: a restart whose loss falls below this stops moving; ``None`` runs all steps, as the paper does.
         precision: floating-point type of the optimization. ``bfloat16`` and ``tf32`` are float32 in all but the
             factors of matrix products: rounded to bfloat16 (plain ReLU networks alone), or to TF32 (a GPU alone).

@@ -313,6 +313,7 @@ class GradientAttacks(UpdateAttacks):
             "random": any(cell.attack == "random" for cell in self.cells),
             "gradinversion": any(cell.attack == "gradinversion" for cell in self.cells),
             "training_epochs": any(cell.training_epochs for cell in self.cells),
+            "entropy": any("entropy" in cell.metric or "top25" in cell.metric for cell in self.cells),
         }
 
 
@@ -326,7 +327,7 @@ def rank_correlation(rows: Rows, kind: str) -> Summary:
 
 def gradient_setting_of(cell: PaperCell) -> Setting:
     """The experiment whose result a cell about a gradient prints."""
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"entropy": "soft"} if cell.attack == "tableak" else {}
     if cell.labels == "restored":
         options["labels"] = "restored" if cell.attack == "audit_max" else "geng"
     if cell.pooling is not None:

@@ -31,9 +31,9 @@ def ensemble(encoder: TableEncoder, works: list[str], heights: list[float]) -> T
 
 
 def entropy(encoder: TableEncoder, works: list[str], heights: list[float], method: str = "frequency") -> pd.Series:
-    """Entropy of the cells of that row, pooled by the mean."""
+    """Entropy of the cells of that row."""
     aligned = ensemble(encoder, works, heights)
-    found = cell_entropy(encoder, aligned, aligned.mean(0), method)
+    found = cell_entropy(encoder, aligned, method)
     assert found.shape == (1, 2) and list(found.columns) == ["height", "work"]
     return found.iloc[0]
 
@@ -80,13 +80,35 @@ def test_one_restart_says_nothing_of_its_certainty(encoder: TableEncoder, method
 def test_rows_keep_their_own_entropy(encoder: TableEncoder) -> None:
     sure, unsure = ensemble(encoder, ["c"] * 4, [5.0] * 4), ensemble(encoder, list("abcd"), [5.0, 10.0, 60.0, 90.0])
     both = torch.cat([sure, unsure], 1)
-    found = cell_entropy(encoder, both, both[0])
+    found = cell_entropy(encoder, both)
     assert found["work"].tolist() == pytest.approx([0, 1])
     assert found["height"][0] < found["height"][1]
 
 
-def test_a_pooled_row_without_any_weight_is_uncertain(encoder: TableEncoder) -> None:
+def test_restarts_without_any_weight_are_uncertain(encoder: TableEncoder) -> None:
     aligned = ensemble(encoder, list("ab"), [1.0, 2.0])
-    nothing = torch.where(encoder.layout.categorical[0].slice.start <= torch.arange(encoder.width), -9.0, 0.0)
-    found = cell_entropy(encoder, aligned, nothing.unsqueeze(0), "soft")
+    nothing = torch.where(encoder.layout.categorical[0].slice.start <= torch.arange(encoder.width), -9.0, aligned)
+    found = cell_entropy(encoder, nothing, "soft")
     assert found["work"][0] == pytest.approx(1)
+
+
+def test_soft_entropy_is_of_the_mean_distribution_where_all_restarts_name_one_category() -> None:
+    encoder = TableEncoder(SCHEMA, "onehot").fit(pd.DataFrame({"height": [0.0, 50.0], "work": ["a", "b"], "y": "0"}))
+    aligned = ensemble(encoder, ["a", "a"], [1.0, 2.0])
+    block = encoder.layout.categorical[0].slice
+    aligned[0, 0, block] = torch.tensor([0.5, 0.5 - 1e-6, 0, 0])
+    aligned[1, 0, block] = torch.tensor([1.0, 0, 0, 0])
+    assert cell_entropy(encoder, aligned)["work"][0] == 0
+    expected = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25)) / math.log(4)
+    assert cell_entropy(encoder, aligned, "soft")["work"][0] == pytest.approx(expected, abs=1e-5)
+
+
+def test_whole_numbers_vary_as_found_before_they_are_rounded() -> None:
+    schema = TableSchema((Column.integer("age", 0, 100),), Column.categorical("y", ["0", "1"]))
+    encoder = TableEncoder(schema).fit(pd.DataFrame({"age": [20, 30, 40, 50], "y": "0"}))
+    found = [30.0, 30.1, 29.9, 30.2]
+    aligned = ((torch.tensor(found) - encoder.shift) / encoder.scale).view(4, 1, 1)
+    variance = pd.Series(found).var() / float(encoder.deviation) ** 2
+    assert cell_entropy(encoder, aligned)["age"][0] == pytest.approx(
+        0.5 + 0.5 * math.log(2 * math.pi * variance), abs=1e-3
+    )

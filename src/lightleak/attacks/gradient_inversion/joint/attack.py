@@ -229,7 +229,7 @@ def certified_rows(
     else:
         members = found.ensemble or (found.rows,)
         each = [encoder.assemble(*problem.space.cells(m.codes, m.numbers)) for m in members]
-        uncertainty = cell_entropy(encoder, torch.stack(each), encoded)
+        uncertainty = cell_entropy(encoder, torch.stack(each))
     if variances is not None and len(set(tested)) == 1:
         x, labels = encoded.double(), found.rows.labels
         sent, errors = ([tuple(one[layer] for layer in tested[0]) for one in each] for each in (observed, variances))

@@ -238,7 +238,7 @@ class RestartedInversion(UpdateAttack, Generic[Config]):
             rows=codec.decode(pooled),
             labels=labels,
             encoded=pooled.cpu(),
-            uncertainty=codec.uncertainty(aligned, pooled, self.config.entropy),
+            uncertainty=codec.uncertainty(aligned, self.config.entropy),
             loss=float(loss[best]),
             seconds=seconds,
             ensemble=aligned.cpu() if self.config.keep_ensemble else None,

@@ -50,7 +50,7 @@ class RowCodec(Protocol):
     def decode(self, rows: Tensor) -> pd.DataFrame:
         """Rows ``[n, d]`` as a table."""
 
-    def uncertainty(self, aligned: Tensor, pooled: Tensor, method: EntropyMethod) -> pd.DataFrame:
+    def uncertainty(self, aligned: Tensor, method: EntropyMethod) -> pd.DataFrame:
         """Entropy of every cell over the matched restarts ``[restarts, n, d]``."""
 
 
@@ -100,9 +100,9 @@ class TableCodec:
         """See `RowCodec`."""
         return self.encoder.decode(rows)
 
-    def uncertainty(self, aligned: Tensor, pooled: Tensor, method: EntropyMethod) -> pd.DataFrame:
+    def uncertainty(self, aligned: Tensor, method: EntropyMethod) -> pd.DataFrame:
         """See `RowCodec`."""
-        return cell_entropy(self.encoder, aligned, pooled, method)
+        return cell_entropy(self.encoder, aligned, method)
 
 
 def similarity(encoder: TableEncoder, reference: Tensor, candidates: Tensor, tolerance: float = TOLERANCE) -> Tensor:

@@ -16,25 +16,23 @@ SMALLEST_WEIGHT = 1e-12
 """Weight of a category that the pooled rows give none: where no category has any, all are equally likely."""
 
 
-def cell_entropy(
-    encoder: TableEncoder, aligned: Tensor, pooled: Tensor, method: EntropyMethod = "frequency"
-) -> pd.DataFrame:
+def cell_entropy(encoder: TableEncoder, aligned: Tensor, method: EntropyMethod = "frequency") -> pd.DataFrame:
     """Entropy of every cell: in [0, 1] for a category, of a Gaussian in units of the column's deviation for a number.
 
     Args:
         encoder: schema and statistics.
         aligned: matched ensemble ``[restarts, n, d]``; with one restart every entropy is NaN.
-        pooled: pooled batch ``[n, d]``, read by the ``soft`` method.
-        method: ``frequency`` counts projected restarts (paper, Sec. 3.2); ``soft`` takes the pooled distribution
-            (published code).
+        method: ``frequency`` counts projected restarts (paper, Sec. 3.2); ``soft`` takes the mean of their
+            distributions (published code, and with it Tables 4 and 25 to 32). Numbers vary as found, before they are
+            rounded or kept in bounds.
 
     Returns:
         ``[n, columns]`` in the order of the schema.
     """
     restarts = len(aligned)
-    codes, numbers = encoder.project(aligned)
+    codes, numbers = encoder.project(aligned, clamp=False, whole=False)
     cells: dict[str, Tensor] = {}
-    raw = (pooled.double() * encoder.scale + encoder.shift).clamp_min(SMALLEST_WEIGHT)
+    raw = (aligned.mean(0).double() * encoder.scale + encoder.shift).clamp_min(SMALLEST_WEIGHT)
     for i, block in enumerate(encoder.layout.categorical):
         if method == "soft":
             weights = raw[:, block.slice]

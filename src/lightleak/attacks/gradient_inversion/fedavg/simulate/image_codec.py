@@ -48,9 +48,10 @@ class ImageCodec:
         """See `RowCodec`: a column per pixel in [0, 1]."""
         return pd.DataFrame(self._pixels(rows).cpu().numpy(), columns=[f"pixel_{i}" for i in range(self.width)])
 
-    def uncertainty(self, aligned: Tensor, pooled: Tensor, method: EntropyMethod) -> pd.DataFrame:
+    def uncertainty(self, aligned: Tensor, method: EntropyMethod) -> pd.DataFrame:
         """See `RowCodec`; none is defined for pixels."""
-        return pd.DataFrame(torch.full(pooled.shape, float("nan")).numpy(), columns=self.decode(pooled[:0]).columns)
+        unknown = torch.full(aligned.shape[1:], float("nan"))
+        return pd.DataFrame(unknown.numpy(), columns=self.decode(aligned[0, :0]).columns)
 
     def _pixels(self, rows: Tensor) -> Tensor:
         return self.scale.decode(rows).flatten(-3)
