@@ -1,12 +1,14 @@
 """Writes the tables of the papers into RESULTS.md and docs/reproduction-status.md, from benchmarks/status.json.
 
 make status                       # both pages, from the status file that is kept here
-python benchmarks/status.py DIR   # first take over the tables of DIR/status.json (`lightleak reproduce --all`)
+python benchmarks/status.py DIR   # first take over the tables of DIR/status.json (`lightleak reproduce --all`), and of
+                                  # tables that are here the cells that were measured more often there
 """
 
 import sys
 from pathlib import Path
 
+from lightleak.reproductions.filled_status import merged
 from lightleak.reproductions.paper.values import load_paper_table, paper_tables
 from lightleak.reproductions.status import STATUS_FILE, Status, status_markdown
 
@@ -24,16 +26,9 @@ under one rule that was stated before they were run. `lightleak reproduce --all`
 """
 
 
-def merged(kept: Status, added: Status) -> Status:
-    """Return the kept status with the tables of another in place of its own."""
-    for table in added.tables:
-        kept = kept.updated(table, paper_tables())
-    return kept
-
-
 def pages(status: Status) -> dict[Path, str]:
     """Return the text of every page that shows a status."""
-    run = {table.name for table in status.tables}
+    run = {table.name for table in status.tables if not table.is_published}
     left = [load_paper_table(name) for name in paper_tables() if name not in run]
     text, results = status_markdown(status, left), RESULTS.read_text(encoding="utf-8")
     before, _, rest = results.partition(BEGIN)

@@ -1,6 +1,7 @@
 """Every table within a budget: what is run, taken over, left out and resumed, and the status page."""
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,18 +9,25 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from lightleak.cli.parser import build_parser
 from lightleak.core.errors import UsageError
 from lightleak.core.results import ValueRow
 from lightleak.data.sources import data_root
 from lightleak.experiments import campaign
+from lightleak.experiments.campaign import UpdatePack
+from lightleak.experiments.engine import Engine, LocalEngine
+from lightleak.experiments.pack import Finished
 from lightleak.experiments.settings import RunConfig
+from lightleak.experiments.unit import Unit
 from lightleak.reproductions import every_table as module
 from lightleak.reproductions import reproduce, status
 from lightleak.reproductions.every_table import command_of, run_every_table
 from lightleak.reproductions.paper.values import PaperCell, PaperTable, load_paper_table
+from lightleak.reproductions.reproduction import CPU
 from lightleak.reproductions.settings import Selection
 from lightleak.reproductions.status import Status, TableStatus, status_markdown, verdict
 from lightleak.reproductions.tableak.fedsgd import UpdateAttacks
+from lightleak.reproductions.tableak.prior_search import PriorSearch
 
 HERE = RunConfig(device="cpu", workers=1)
 COMMON: dict[str, Any] = {"dataset": "synthetic-d1-c1", "network": "mlp-3", "labels": "true"}
@@ -135,6 +143,80 @@ def test_a_table_whose_shortest_part_is_beyond_three_budgets_is_not_begun(
     assert "about 2000 min" in table.why and "measured: none, as the shortest part takes about 20 min" in table.why
 
 
+def in_order(packs: list[Any], first: frozenset[str] | None, seconds: float = 0.0) -> list[str]:
+    """What a budget of 30 seconds begins, where every pack takes so many."""
+    clock = [0.0]
+
+    class Recorder(Engine):
+        device, slots = CPU, 1
+
+        def run(self, packs: Any, folder: Path, watch: Any = None) -> Any:
+            for pack in packs:
+                clock[0] += seconds
+                yield Finished(pack)
+
+        def close(self) -> None:
+            pass
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module.time, "monotonic", lambda: clock[0])
+        budget = module._Budget(Recorder(), 30.0, Path("no such folder"), first)
+        return [done.pack.ids[0] for done in budget.run(packs, Path("no such folder"))]
+
+
+def attacks(name: str, rows: int) -> UpdatePack:
+    options = {"restarts": 1, "steps": rows} if name == "tableak" else {}
+    return UpdatePack([Unit(f"{name}-{rows}", name, options, lambda: None, {"batch_size": rows}, 0)], "nothing")
+
+
+def test_our_strongest_attack_begins_within_a_third_of_the_time_of_a_table_in_part() -> None:
+    packs = [attacks(*one) for one in (("audit_max", 8), ("tableak", 9), ("audit_max", 2), ("tableak", 3))]
+    ours = frozenset({"audit_max"})
+    assert in_order(packs, ours) == ["audit_max-2", "audit_max-8", "tableak-3", "tableak-9"]
+    assert in_order(packs, ours, 10.0) == ["audit_max-2", "tableak-3", "tableak-9"]
+    assert in_order(packs, frozenset(), 10.0) == ["tableak-3", "tableak-9", "audit_max-2"]
+    assert in_order(packs, None) == [pack.ids[0] for pack in packs]
+
+
+def test_a_search_gets_its_share_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.time, "monotonic", lambda: 0.0)
+    budget = module._Budget(LocalEngine(CPU), 30.0, tmp_path, frozenset())
+    table = PriorSearch(replace(TABLES["tableak-made1"], run="tableak.prior_search.PriorSearch"), Selection())
+    assert [budget.of(stage)._end for stage in table.stages()] == [10.0, 30.0]
+    assert table.in_part() == Selection(batches=5, search_restarts=1)
+
+
+def test_a_command_says_all_that_narrows_a_run() -> None:
+    selection = Selection(
+        dataset="adult",
+        batches=5,
+        batch_sizes=(8, 16),
+        attacks=("audit_max",),
+        labels="true",
+        seeds=(3, 4),
+        as_published=True,
+        settings=("1x1", "10x4"),
+        search_restarts=2,
+        strongest=True,
+    )
+    words = shlex.split(command_of("tableak-table2", selection))
+    parsed = build_parser().parse_args(words[1:])
+    assert (parsed.name, parsed.dataset, parsed.batches, parsed.batch_sizes) == ("tableak-table2", "adult", 5, "8,16")
+    assert (parsed.attacks, parsed.labels, parsed.seed, parsed.seeds) == ("audit_max", "true", 3, 2)
+    assert (parsed.as_published, parsed.settings, parsed.search_restarts) == (True, "1x1,10x4", 2)
+    assert parsed.strongest and parsed.iterations is None
+    assert command_of("tableak-table2", Selection()) == "lightleak reproduce tableak-table2 --seeds 1"
+
+
+def test_a_run_as_published_has_a_line_and_a_folder_of_its_own(tmp_path: Path, silent: Console, at_a_cost: Any) -> None:
+    at_a_cost(0.01)
+    for published in (False, True):
+        found = run_every_table("tableak-made1", tmp_path, HERE, 1.0, Selection(as_published=published), silent)
+    assert [table.name for table in found.tables] == ["tableak-made1", "tableak-made1-as-published"]
+    assert "--as-published" in found.tables[1].command and "--as-published" not in found.tables[0].command
+    assert (tmp_path / "tableak-made1-as-published" / "comparison.json").is_file()
+
+
 def test_no_pack_begins_after_three_budgets(
     tmp_path: Path, silent: Console, attacked: list[str], at_a_cost: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,14 +226,9 @@ def test_no_pack_begins_after_three_budgets(
     assert attacked == [] and table.state == "not run"
 
 
-def test_our_strongest_attack_stands_beside_the_papers(tmp_path: Path, silent: Console, at_a_cost: Any) -> None:
-    at_a_cost(0.01)
-    monkey = table("tableak-made1", cell("tableak", 2))
-    selection = Selection(strongest=True, attacks=("random",))
-    assert [c.attack for c in _cells(monkey, Selection(strongest=True))] == ["tableak", "audit_max"]
-    assert command_of("t", selection).endswith("--strongest")
+def test_our_strongest_attack_stands_beside_the_papers() -> None:
     made = TABLES["tableak-made1"]
-    assert [c.attack for c in _cells(made, Selection(strongest=True))] == ["tableak", "random"]  # another ensemble
+    assert [c.attack for c in _cells(made, Selection(strongest=True))] == ["tableak", "random", "audit_max"]
 
 
 def _cells(made: PaperTable, selection: Selection) -> list[PaperCell]:

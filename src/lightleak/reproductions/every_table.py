@@ -1,8 +1,9 @@
 """``lightleak reproduce --all``: every table that its data allow, each within a budget, and where all of them stand."""
 
 import json
+import shlex
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatch
 from functools import partial
@@ -22,13 +23,13 @@ from lightleak.experiments.pack import Files, Finished, Pack
 from lightleak.experiments.probe import Cost
 from lightleak.experiments.settings import RunConfig
 from lightleak.experiments.unit import Unit, unit_file
-from lightleak.reproductions.comparison import FEWEST, chance_of_agreement
+from lightleak.reproductions.comparison import chance_of_agreement
 from lightleak.reproductions.paper.values import PaperTable, load_paper_table, paper_tables
 from lightleak.reproductions.plan import probe_stages
 from lightleak.reproductions.reproduce import reproduction_of, run_reproduction
-from lightleak.reproductions.reproduction import STRETCH
+from lightleak.reproductions.reproduction import STRETCH, Stage, StageEngine
 from lightleak.reproductions.settings import Selection
-from lightleak.reproductions.status import STATUS_FILE, Status, TableStatus, write_status_page
+from lightleak.reproductions.status import AS_PUBLISHED, STATUS_FILE, Status, TableStatus, write_status_page
 from lightleak.reproductions.status import measured as measured_words
 
 MINUTES = 8.0
@@ -71,7 +72,8 @@ def run_every_table(
     costs: dict[str, Cost] = {}
     with open_engine(where) as engine:
         for name in names:
-            before = status.of(name)
+            line = line_name(name, selection)
+            before = status.of(line)
             if before is None or (before.budget or 0.0) < budget:
                 found = run_table(load_paper_table(name), folder, engine, budget, selection, console, costs)
                 seconds = found.seconds + (before.seconds if before else 0.0)
@@ -79,9 +81,9 @@ def run_every_table(
                 with private_files():
                     status.save(folder / STATUS_FILE)
                     write_status_page(status, folder)
-            said = status.of(name)
+            said = status.of(line)
             assert said is not None
-            console.print(f"{name:20}{summary_line(said)}", soft_wrap=True, highlight=False, markup=False)
+            console.print(f"{line:20}{summary_line(said)}", soft_wrap=True, highlight=False, markup=False)
     return status
 
 
@@ -105,14 +107,14 @@ def run_table(
 ) -> TableStatus:
     """Run one table within its budget: in whole, or, where one measurement of all cells is beyond it, in part.
 
-    Of a table in part, the cells that take least are measured `FEWEST` times each until the time is up; none where even
-    the shortest pack, such as a training, would take longer. ``costs`` holds what the attacks of earlier tables were
-    measured to take, and gets those of this one.
+    Of a table in part, this project's strongest attack begins (`STRONGEST_SHARE`), then the cells that take least are
+    measured until the time is up; none where even the shortest pack, such as a training, would take longer. ``costs``
+    holds what the attacks of earlier tables were measured to take, and gets those of this one.
     """
     number = f"Table {table.table}" if table.table is not None else f"Figure {table.figure}"
     status = partial(
         TableStatus,
-        name=table.name,
+        name=line_name(table.name, selection),
         title=table.title,
         source=table.source,
         place=f"{number}, {table.page}",
@@ -134,11 +136,12 @@ def run_table(
         )
         if in_part and each[0] and (least := min(each[0])) > most:
             raise LightLeakError(f"{beyond}none, as the shortest part takes about {least / 60:.0f} min")
-        chosen = chosen or reproduction.measured_times(FEWEST)
-        place = folder / table.name
+        chosen = chosen or reproduction.in_part()
+        place = folder / line_name(table.name, selection)
         command = command_of(table.name, chosen)
-        within = _Budget(engine, time.monotonic() + most / engine.slots, folder, in_part)
-        compared, _ = run_reproduction(table.name, chosen, place, within, command.split(), console.quiet)
+        first = frozenset(reproduction.strongest.values())
+        within = _Budget(engine, time.monotonic() + most / engine.slots, folder, first if in_part else None)
+        compared, _ = run_reproduction(table.name, chosen, place, within, shlex.split(command), console.quiet)
     except LightLeakError as error:
         return status(state="not run", why=str(error).partition("\n")[0], seconds=time.monotonic() - began)
     ran = sum(one.ours.n > 0 for one in compared)
@@ -146,7 +149,7 @@ def run_table(
     comparison = json.loads((place / "comparison.json").read_text())
     return status(
         state="run" if ran else "not run",
-        why=f"{beyond}{ran}, those that take least" if in_part else "" if ran else "; ".join(comparison["notes"]),
+        why=f"{beyond}{ran}, {_begun_first(chosen)}" if in_part else "" if ran else "; ".join(comparison["notes"]),
         measurements=None if reproduction.most == 1 else len(chosen.seeds) * (chosen.batches or 1),
         counted=reproduction.repeats,
         iterations=chosen.iterations,
@@ -163,6 +166,10 @@ def run_table(
     )
 
 
+def _begun_first(selection: Selection) -> str:
+    return "our strongest attack, then those that take least" if selection.strongest else "those that take least"
+
+
 def _shareable(table: TableStatus, selection: Selection) -> TableStatus:
     """A status without where data lie on this machine: its page is made to be shown."""
 
@@ -172,33 +179,62 @@ def _shareable(table: TableStatus, selection: Selection) -> TableStatus:
     return replace(table, why=said(table.why), notes=tuple(said(note) for note in table.notes))
 
 
+def line_name(name: str, selection: Selection) -> str:
+    """Name of the line of a table, and of its folder; a run as published stands beside the honest one.
+
+    >>> line_name("provfl-table2", Selection(as_published=True))
+    'provfl-table2-as-published'
+    """
+    return name + (AS_PUBLISHED if selection.as_published else "")
+
+
 def command_of(name: str, selection: Selection) -> str:
-    """Return the command that runs a table as it was run here, but for the budget."""
-    words = ["lightleak", "reproduce", name, "--seeds", str(len(selection.seeds))]
-    words += [] if selection.batches is None else ["--batches", str(selection.batches)]
-    words += [] if selection.iterations is None else ["--iterations", str(selection.iterations)]
-    words += ["--strongest"] if selection.strongest else []
-    return " ".join(words)
+    """Return the command that runs a table as it was run here, but for the budget and the folder of the data.
+
+    >>> command_of("tableak-table1", Selection(batches=5, strongest=True, attacks=("audit_max",)))
+    'lightleak reproduce tableak-table1 --seeds 1 --batches 5 --strongest --attacks audit_max'
+    """
+    first, listed = selection.seeds[0], ("attacks", "batch_sizes", "settings")
+    words = ["lightleak", "reproduce", name, *(["--seed", str(first)] if first else [])]
+    words += ["--seeds", str(len(selection.seeds))]
+    for field in ("batches", "iterations", "strongest", "as_published", "dataset", "attacks", "batch_sizes", "labels",
+                  "settings", "search_restarts"):  # fmt: skip
+        value = getattr(selection, field)
+        if value is None or value is False:
+            continue
+        words.append(f"--{field.replace('_', '-')}")
+        if value is not True:
+            words.append(",".join(map(str, value)) if field in listed else str(value))
+    return shlex.join(words)
 
 
-class _Budget(Engine):
+STRONGEST_SHARE = 1 / 3
+"""Of the time of a table in part, what this project's strongest attack gets before all others."""
+
+
+class _Budget(StageEngine):
     """Takes over what other tables have run, and begins no pack after a moment.
 
     Args:
         engine: runs the others.
         end: the moment, in seconds of `time.monotonic`.
         pool: folder of all tables.
-        cheapest_first: begin with the packs that take least, in place of the order given.
+        first: of a table in part: attacks that are begun before all others, those on few rows first, until
+            `STRONGEST_SHARE` of the time is over; then the packs that take least. None: the order given.
     """
 
-    def __init__(self, engine: Engine, end: float, pool: Path, cheapest_first: bool = False) -> None:
-        self.device, self._engine, self._end, self._cheapest_first = engine.device, engine, end, cheapest_first
+    def __init__(self, engine: Engine, end: float, pool: Path, first: frozenset[str] | None = None) -> None:
+        self.device, self._engine, self._end, self._pool, self._first = engine.device, engine, end, pool, first
         self._known = {file.name: file for file in pool.glob("*/units/*.json")}
 
     @property
     def slots(self) -> int:
         """See `Engine.slots`."""
         return self._engine.slots
+
+    def of(self, stage: Stage) -> Engine:
+        """See `StageEngine.of`: a stage with a share of the time ends earlier."""
+        return _Budget(self._engine, self._after(stage.share), self._pool, self._first)
 
     def run(self, packs: Iterable[Pack], folder: Path, watch: Watch = lambda pack, work: None) -> Iterator[Finished]:
         """See `Engine.run`."""
@@ -208,9 +244,25 @@ class _Budget(Engine):
                 yield Finished(pack, files)
             else:
                 left.append(pack)
-        if self._cheapest_first:
-            left.sort(key=lambda pack: pack.cost)
-        yield from self._engine.run(takewhile(lambda pack: time.monotonic() < self._end, left), folder, watch)
+        ordered = left if self._first is None else self._in_part(left, self._first)
+        yield from self._engine.run(takewhile(lambda pack: time.monotonic() < self._end, ordered), folder, watch)
+
+    def _in_part(self, packs: Sequence[Pack], first: frozenset[str]) -> Iterator[Pack]:
+        """Yield the packs of a table in part in the order in which they are begun."""
+        ours = {id(pack): rows for pack in packs if (rows := _rows_attacked(pack, first)) is not None}
+        waiting = sorted((pack for pack in packs if id(pack) in ours), key=lambda pack: ours[id(pack)])
+        begun, until = set[int](), self._after(STRONGEST_SHARE)
+        for pack in waiting:
+            if time.monotonic() >= until:
+                break
+            begun.add(id(pack))
+            yield pack
+        yield from sorted((pack for pack in packs if id(pack) not in begun), key=lambda pack: pack.cost)
+
+    def _after(self, share: float) -> float:
+        """The moment at which a share of the time that is left is over."""
+        now = time.monotonic()
+        return self._end if share >= 1 else now + share * (self._end - now)
 
     def _taken_over(self, pack: Pack) -> Files | None:
         """The files of a pack whose units have all been run before, with the same settings on the same updates."""
@@ -226,6 +278,13 @@ class _Budget(Engine):
 
     def close(self) -> None:
         """Leave the workers to the engine."""
+
+
+def _rows_attacked(pack: Pack, attacks: frozenset[str]) -> int | None:
+    """Rows of an update that a pack attacks with one of these attacks; None for any other work."""
+    if not isinstance(pack, UpdatePack) or pack.units[0].attack not in attacks:
+        return None
+    return pack.units[0].rows
 
 
 def _is_of(unit: Unit, row: Mapping[str, Any]) -> bool:

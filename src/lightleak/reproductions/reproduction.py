@@ -46,7 +46,9 @@ CPU = torch.device("cpu")
 STRETCH = 3
 """Times its budget that a table may take where less would say nothing."""
 FEWEST_TRAININGS = 2
-COMPARED_WITH_STRONGEST = ("cell_accuracy", "absolute_error", "rmse")
+COMPARED_WITH_STRONGEST = ("cell_accuracy", "categorical_accuracy", "numerical_accuracy", "absolute_error", "rmse")
+SET_BY_THE_PAPER = ("variant", "pooling", "steps", "restarts", "sigmoid_bounds")
+"""Coordinates of a cell that are settings of the paper's attack: `Reproduction.strongest` has its own."""
 MOST_TRAININGS = 5
 """Of a network with a generator; the thesis has one."""
 SUMMARY_KEYS = ("metric", "column", "setting", "epoch_prior", "label", "latent_search", *VerticalKind.keys)
@@ -119,6 +121,7 @@ class Stage:
         config: the audit behind it, for ``--plan``.
         needs: a dataset whose absence is noted in the comparison instead of ending the run.
         rehearse: writes untrained stand-ins for what earlier stages leave in a folder, so that ``--plan`` can time it.
+        share: of the time that is left within a budget, what it may take at most.
     """
 
     plan: Plan
@@ -128,6 +131,15 @@ class Stage:
     config: Any = None
     needs: str | None = None
     rehearse: Callable[[Path], None] | None = None
+    share: float = 1.0
+
+
+class StageEngine(Engine):
+    """An engine that treats the stages of a reproduction differently."""
+
+    @abstractmethod
+    def of(self, stage: Stage) -> Engine:
+        """Return the engine for one stage."""
 
 
 def plan_of(make: AuditPlan, config: Any) -> Plan:
@@ -193,6 +205,10 @@ class Reproduction(Shared, ABC):
             return None
         return self.measured_times(times)
 
+    def in_part(self) -> Selection:
+        """Return the selection of a run that begins only the cells for which its budget suffices."""
+        return self.measured_times(FEWEST)
+
     def measured_times(self, times: int) -> Selection:
         """Return the selection with so many measurements of every cell, but not more than `most`."""
         times = min(times, self.most)
@@ -201,21 +217,26 @@ class Reproduction(Shared, ABC):
         return with_seeds(self.selection, times)
 
     def choose(self) -> list[PaperCell]:
-        """The cells that are compared."""
-        return self.with_strongest(selected(self.table, self.table.cells or self.table.drawn, self.selection))
+        """The cells that are compared, with those of `strongest` if they are asked for."""
+        return selected(self.table, self.with_strongest(self.table.cells or self.table.drawn), self.selection)
 
-    def with_strongest(self, cells: list[PaperCell]) -> list[PaperCell]:
-        """Return the cells and, if asked for, those of `strongest` in place of the paper's attacks."""
+    def with_strongest(self, cells: Sequence[PaperCell]) -> list[PaperCell]:
+        """Return the cells and, if asked for, those of `strongest` in place of the paper's attacks, each once."""
         if not self.selection.strongest:
-            return cells
-        stronger = (
-            replace(cell, attack=self.strongest[cell.attack], mean=math.nan, std=None)
-            for cell in cells
-            if cell.attack is not None
-            and cell.attack in self.strongest
-            and (cell.variant, cell.pooling, cell.steps, cell.restarts) == (None,) * 4
+            return [*cells]
+        # NaN differs from itself: cells are compared with a number in its place.
+        stronger = dict.fromkeys(
+            replace(self.stronger(cell), mean=0.0, std=None) for cell in cells if self.has_stronger(cell)
         )
-        return list(dict.fromkeys((*cells, *(cell for cell in stronger if cell.metric in COMPARED_WITH_STRONGEST))))
+        return [*cells, *(replace(cell, mean=math.nan) for cell in stronger)]
+
+    def has_stronger(self, cell: PaperCell) -> bool:
+        """Return whether the figure of an attack of `strongest` can be compared with this cell's."""
+        return cell.metric in COMPARED_WITH_STRONGEST and cell.attack in self.strongest
+
+    def stronger(self, cell: PaperCell) -> PaperCell:
+        """Return the cell with the attack of `strongest`, with none of the settings of the paper's attack."""
+        return replace(cell, attack=self.strongest[str(cell.attack)], **dict.fromkeys(SET_BY_THE_PAPER))
 
     def prepare(self) -> None:
         """Plan the work and raise for anything that would fail in the middle of it; nothing is written yet."""
@@ -381,6 +402,8 @@ def _run_stage(reproduction: Reproduction, stage: Stage, folder: Path, engine: E
     place.mkdir(parents=True, exist_ok=True)
     packs = stage.plan(place, reproduction.device)
     ids = [id for pack in packs for id in pack.ids]
+    if isinstance(engine, StageEngine):
+        engine = engine.of(stage)
     if reproduction.one_at_a_time:
         engine = LocalEngine(reproduction.device)
     try:

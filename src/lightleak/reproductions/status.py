@@ -23,6 +23,8 @@ from lightleak.reproductions.comparison import RULE
 from lightleak.reproductions.paper.values import PaperTable, load_paper_table
 
 STATUS_FILE = "status.json"
+AS_PUBLISHED = "-as-published"
+"""Ends the name of a line whose runs do what the published code does where it departs from its paper."""
 State = Literal["run", "not run"]
 
 
@@ -31,7 +33,7 @@ class TableStatus:
     """One table or figure.
 
     Attributes:
-        name: of the reproduction.
+        name: of the reproduction, with `AS_PUBLISHED` where it was run so.
         title: what it shows, in our own words.
         source: authors, title and venue of the paper.
         place: number and section in the paper.
@@ -52,6 +54,7 @@ class TableStatus:
         chance: share of the judged cells that would agree if ours were exchanged among them.
         notes: what a reader of the values must know.
         rows: rows of ``comparison.json``.
+        added: by which other commands cells were filled in, and how many.
     """
 
     name: str
@@ -74,6 +77,17 @@ class TableStatus:
     chance: float | None = None
     notes: tuple[str, ...] = ()
     rows: tuple[Mapping[str, Any], ...] = ()
+    added: tuple[str, ...] = ()
+
+    @property
+    def table(self) -> str:
+        """Name of the reproduction."""
+        return self.name.removesuffix(AS_PUBLISHED)
+
+    @property
+    def is_published(self) -> bool:
+        """Whether it was run as published; such a line stands beside the honest one and is not counted."""
+        return self.name.endswith(AS_PUBLISHED)
 
     @cached_property
     def cells(self) -> tuple[ValueRow, ...]:
@@ -99,7 +113,7 @@ class TableStatus:
     @property
     def explanations(self) -> tuple[str, ...]:
         """Why they differ, as far as is known; of the paper's file, so that what is found later is shown as well."""
-        return load_paper_table(self.name).differing if self.differing else ()
+        return load_paper_table(self.table).differing if self.differing else ()
 
     @property
     def stand_ins(self) -> str:
@@ -140,7 +154,7 @@ class Status:
     def updated(self, table: TableStatus, order: Sequence[str]) -> "Status":
         """Return the status with this table in place of an earlier one of its name."""
         known = {one.name: one for one in self.tables} | {table.name: table}
-        return Status(tuple(known[name] for name in sorted(known, key=order.index)))
+        return Status(tuple(sorted(known.values(), key=lambda one: (order.index(one.table), one.is_published))))
 
 
 def verdict(cell: ValueRow) -> str:
@@ -193,10 +207,13 @@ def page(status: Status) -> Page:
 def totals(tables: Sequence[TableStatus], left: int = 0) -> dict[str, object]:
     """What a summary tells: numbers of cells, of those judged and of those that agree, and what chance would give.
 
+    Lines of runs as published are not counted.
+
     Args:
         tables: with a status.
         left: number of those without one; they count as tables that were not run.
     """
+    tables = [table for table in tables if not table.is_published]
     run = [table for table in tables if table.state == "run"]
     judged = sum(table.judged for table in run)
     by_chance = [(table.judged, table.chance) for table in run if table.chance is not None]
@@ -309,7 +326,7 @@ def status_markdown(status: Status, left: Sequence[PaperTable] = ()) -> str:
         for table in tables:
             chance = percent(table.chance) if table.chance is not None else DASH
             run_by = f"`{table.command}`, {table.date[:10]}" if table.state == "run" else ""
-            made = "; ".join(filter(None, (run_by, table.why)))
+            made = "; ".join(filter(None, (run_by, table.why, *table.added)))
             cells = (table.name, table.place, table.title, agreement(table), chance, measured(table),
                      f"{table.seconds / 60:.1f}", made)  # fmt: skip
             lines.append("| " + " | ".join(cells) + " |")

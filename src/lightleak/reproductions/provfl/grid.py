@@ -180,7 +180,17 @@ class SplitTrainings(Reproduction):
 
     repeats = "seeds"
     most = TRIALS
-    strongest: ClassVar[Mapping[str, str]] = {"provfl_b": "aia_adjusted"}
+    strongest: ClassVar[Mapping[str, str]] = {"provfl_b": "aia_adjusted", "provfl_m": "aia_adjusted"}
+
+    def has_stronger(self, cell: PaperCell) -> bool:
+        """See `Reproduction.has_stronger`; as published, active attacks are measured on a split of their own."""
+        return super().has_stronger(cell) and not (self.selection.as_published and cell.attack == "provfl_m")
+
+    def stronger(self, cell: PaperCell) -> PaperCell:
+        """See `Reproduction.stronger`; an option remains where it is one of the training or of both attacks."""
+        found = super().stronger(cell)
+        kept = {*SETTINGS["varied"], "attack_epoch", *PROPERTY_ATTACKS.get(str(found.attack))().options()}
+        return found if found.option in kept else replace(found, option=None, value=None)
 
     def prepare(self) -> None:
         """Plan the audits; what cannot be run here becomes a problem, and the other cells are still compared."""

@@ -42,6 +42,7 @@ ON_UPDATES: dict[str, str] = paper_settings("tableak")["on_updates"]
 """What attacks FedAvg updates, by the name of the paper's cells."""
 BATCHES_KNOWN = {"labels": "true", "label_order": "batches"}
 """What every attack on a FedAvg update knows of its labels."""
+STRONGEST = "audit_max"
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,12 @@ class Setting:
     @property
     def attack_options(self) -> dict[str, Any]:
         """All settings of the attack."""
-        knows_batches = self.protocol.is_fedavg and self.attack != "random"
-        return (BATCHES_KNOWN if knows_batches else {}) | dict(self.options)
+        known: dict[str, Any] = {}
+        if self.protocol.is_fedavg and self.attack != "random":
+            known = BATCHES_KNOWN
+        if self.protocol.is_fedavg and self.attack == STRONGEST:
+            known = {ON_UPDATES["tableak"]: {"label_order": BATCHES_KNOWN["label_order"]}}
+        return known | dict(self.options)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -144,12 +149,15 @@ def setting_of(cell: PaperCell, options: Mapping[str, Any], **changed: Any) -> S
     assert cell.dataset is not None and cell.attack is not None and cell.batch_size is not None
     # The baseline reads no labels: the paper prints one value under both settings.
     is_random = cell.attack == "random"
+    labels = "true" if is_random else cell.labels or "true"
+    if cell.attack == STRONGEST:  # it restores labels unless it is given them
+        options = {"labels": labels, **options}
     fields: dict[str, Any] = {
         "dataset": cell.dataset,
         "network": cell.network or NETWORK,
         "attack": cell.attack,
         "options": options_of(AS_PUBLISHED if is_random else {**stated(cell), **options}),
-        "labels": "true" if is_random else cell.labels or "true",
+        "labels": labels,
         "batch_size": cell.batch_size,
     }
     return Setting(**fields | changed)
@@ -252,7 +260,7 @@ class UpdateAttacks(Reproduction):
         "continuous_entropy": "mean_entropy_numerical",
     }
     most = BATCHES
-    strongest: ClassVar[Mapping[str, str]] = {"tableak": "audit_max"}
+    strongest: ClassVar[Mapping[str, str]] = {"tableak": STRONGEST}
 
     def prepare(self) -> None:
         """Leave out the cells whose table is missing, and refuse wrong settings of an attack."""
@@ -328,8 +336,8 @@ def rank_correlation(rows: Rows, kind: str) -> Summary:
 def gradient_setting_of(cell: PaperCell) -> Setting:
     """The experiment whose result a cell about a gradient prints."""
     options: dict[str, Any] = {"entropy": "soft"} if cell.attack == "tableak" else {}
-    if cell.labels == "restored":
-        options["labels"] = "restored" if cell.attack == "audit_max" else "geng"
+    if cell.labels == "restored" and cell.attack != STRONGEST:
+        options["labels"] = "geng"
     if cell.pooling is not None:
         options["pooling"] = cell.pooling
     if cell.sigmoid_bounds is False:

@@ -19,17 +19,19 @@ from lightleak.experiments.federation_config import ProtocolConfig
 from lightleak.experiments.unit import Unit, write_whole
 from lightleak.reproductions.paper.values import PaperCell, note
 from lightleak.reproductions.reproduction import Row, Rows, Stage
-from lightleak.reproductions.settings import check_settings
-from lightleak.reproductions.tableak.fedsgd import Setting, UpdateAttacks, options_of, setting_of
+from lightleak.reproductions.settings import Selection, check_settings
+from lightleak.reproductions.tableak.fedsgd import STRONGEST, Setting, UpdateAttacks, options_of, setting_of
 
 CLIENTS = 5
 """Clients per cell by default; the paper has 50."""
-WITHOUT_PRIOR = ("random", "audit_max")
+WITHOUT_PRIOR = ("random", STRONGEST)
 """Attacks without a weight to choose."""
 PRIOR_WEIGHTS = (0.0, 0.5, 0.1, 0.05, 0.01, 0.005, 0.001)
 """lambda_inv of the published runs (``epoch_prior_params``)."""
 VALIDATION_RESTARTS = 5
 """Restarts of the search: it only ranks seven weights, with the steps of the reported attack."""
+SEARCH_SHARE = 1 / 3
+"""Of the time of a run within a budget, what the search may take."""
 LEARNING_RATE = 0.01  # App. B
 SEARCH_FILE = "validation.json"
 
@@ -50,7 +52,12 @@ class PriorSearch(UpdateAttacks):
 
     def stages(self) -> list[Stage]:
         """The search, then the reported attacks, whose plan reads what the search found."""
-        return [Stage(self.search, "attacks on validation clients", reported=False), Stage(self.packs)]
+        search = Stage(self.search, "attacks on validation clients", reported=False, share=SEARCH_SHARE)
+        return [search, Stage(self.packs)]
+
+    def in_part(self) -> Selection:
+        """See `Reproduction.in_part`; the search has one restart, unless more are asked for."""
+        return replace(super().in_part(), search_restarts=self.selection.search_restarts or 1)
 
     def search(self, folder: Path, device: torch.device) -> list[UpdatePack]:
         """The attacks of the search in packs."""
@@ -96,10 +103,13 @@ class PriorSearch(UpdateAttacks):
         self.chosen, trials = self.weights(folder), self.trials()
         chosen = {of_setting[self.chosen[setting] or 0.0].name for setting, of_setting in trials.items()}
         keys = ("dataset", "target", "attack", "local_epochs", "local_batches", "epoch_prior", "cell_accuracy", "seed")
+        units = self.search_units()
+        finished = finished_rows(units, folder)
+        self.unfinished = len(units) - len(finished)
         record = [
             {key: row[key] for key in keys}
             | {"restarts": row["options"].get("restarts"), "chosen": row["setting"] in chosen}
-            for row in finished_rows(self.search_units(), folder)
+            for row in finished
         ]
         write_whole(folder / SEARCH_FILE, json.dumps(record, indent=1))
 
@@ -113,10 +123,12 @@ class PriorSearch(UpdateAttacks):
         restarts = self.selection.search_restarts or VALIDATION_RESTARTS
         searched = any(map(has_prior, self.chosen))
         search = {"weights": ", ".join(map(str, PRIOR_WEIGHTS)), "restarts": restarts, "file": SEARCH_FILE}
+        left = {"unfinished": self.unfinished, "planned": len(self.search_units())}
         return {
             "clients": {"clients": self.selection.batches or CLIENTS},
             "all_rows": True,
             "prior_search": search if searched else False,
+            "prior_unfinished": left if self.unfinished else False,
             "random_per_client": any(setting.attack == "random" for setting in self.chosen),
         }
 
