@@ -51,6 +51,14 @@ def test_a_paper_without_a_deviation_is_taken_to_spread_as_ours_does() -> None:
         assert one.agrees is (allowed >= 9)
 
 
+def test_measurements_that_are_all_equal_are_taken_to_spread_as_the_papers_do() -> None:
+    allowed = 1.96 * 4.5 * math.hypot(1 / math.sqrt(50), 1 / math.sqrt(5)) + 0.05
+    for above, agrees in ((allowed - 0.01, True), (allowed + 0.01, False)):
+        equal = Summary(79.3 + above, 0.0, 5, 79.3 + above, 79.3 + above)
+        assert Compared(CELL, equal, measurements=50).agrees is agrees
+        assert Compared(CELL, replace(equal, n=1), measurements=50, is_fact=True).agrees is (above < 1.3)
+
+
 def test_chance_is_agreement_after_an_exchange() -> None:
     near, far = Compared(CELL, exactly(79.3)), Compared(replace(CELL, mean=20.0), exactly(20.0))
     assert chance_of_agreement([near, far]) == 0.0

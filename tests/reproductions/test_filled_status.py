@@ -8,7 +8,7 @@ import pytest
 
 from lightleak.core.summary import summarize
 from lightleak.reproductions.comparison import Compared, chance_of_agreement
-from lightleak.reproductions.filled_status import filled_in, merged
+from lightleak.reproductions.filled_status import filled_in, judged_again, merged
 from lightleak.reproductions.paper.values import PaperCell, load_paper_table
 from lightleak.reproductions.status import Status, TableStatus, page, status_markdown
 
@@ -103,3 +103,9 @@ def test_a_line_as_published_stands_beside_the_honest_one_and_is_not_counted() -
     assert found.tables == (KEPT, published)
     assert "1 of 1 table or figure" in status_markdown(found)
     assert published.explanations == KEPT.explanations
+
+
+def test_kept_cells_are_judged_by_todays_rule() -> None:
+    equal = run_of("lightleak reproduce tableak-table1", compared("tableak", *[71.0] * 5), compared("random", 1.0))
+    by_yesterdays = replace(equal, rows=({**equal.rows[0], "agrees": False}, equal.rows[1]))
+    assert [cell.agrees for cell in judged_again(by_yesterdays).cells] == [True, None]

@@ -22,7 +22,8 @@ PRINTED_DECIMALS = DECIMALS | {"percent": 1}
 """Decimals that papers print of a unit; of others, those of the number itself."""
 RULE = (
     "two values agree if their difference is within the combined 95% interval of both means and half a unit of the "
-    "last printed digit; where the paper prints no deviation, its measurements are taken to spread as ours do"
+    "last printed digit; where the paper prints no deviation, its measurements are taken to spread as ours do, and "
+    "where all of ours are equal, ours as those of the paper"
 )
 _HIDDEN = ("metric", "unit", "mean", "std", "protocol", "sigmoid_bounds")
 SHOWN = (*(field.name for field in fields(PaperCell) if field.name not in _HIDDEN), "metric")
@@ -73,6 +74,8 @@ class Compared:
         # The side that faces the paper's value: a share's interval is not even.
         facing = self.ours.mean - self.ours.low if self.difference > 0 else self.ours.high - self.ours.mean
         ours = 0.0 if math.isnan(facing) else facing
+        if self.ours.std == 0 and self.cell.std is not None and not self.is_fact:
+            ours = Z95 * self.cell.std / math.sqrt(self.ours.n)
         spread = 0.0 if math.isnan(self.ours.std) else self.ours.std
         paper = spread / math.sqrt(self.measurements) if self.printed_error is None else self.printed_error
         return math.hypot(ours, Z95 * paper) + rounding(self.cell)

@@ -50,6 +50,17 @@ def filled_in(kept: TableStatus, added: TableStatus) -> TableStatus:
     )
 
 
+def judged_again(table: TableStatus) -> TableStatus:
+    """Return a table whose cells are judged by today's rule, with what chance would give under it."""
+    paper, rows = load_paper_table(table.table).paper, []
+    for index, row in enumerate(table.rows):
+        typed = read_row(row, f"{table.name}, row {index}")
+        if isinstance(typed, ValueRow) and typed.agrees is not None:
+            row = {**row, "agrees": compared_again(typed, paper).agrees}
+        rows.append(row)
+    return replace(table, rows=tuple(rows), chance=_chance(table, rows))
+
+
 def _cell(row: Mapping[str, Any]) -> str:
     return json.dumps(row.get("cell"), sort_keys=True)
 
