@@ -1,11 +1,12 @@
 """The people of two runs on the terminal."""
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from lightleak.cli import main
-from lightleak.core.people import CSV_FILE
+from lightleak.core.people import CSV_FILE, Outcome
 from lightleak.report.budget import PROOFS_ALONE
 
 HEAD = "attack,person,row,label,seen,proven,first_seen,first_proven,recovered,verdict,unique,sharing"
@@ -28,3 +29,24 @@ def test_who_is_safe_from_proofs_alone_is_not_called_safe(
     assert (f"safe from these attacks alone: {PROOFS_ALONE}" in said) is cautions
     assert main(["compare", after, before]) == 0
     assert "safe from these attacks alone" not in capsys.readouterr().out
+
+
+def test_every_person_has_one_outcome_and_names_are_whole_at_80_columns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    before, after = (run(tmp_path / one, "inverting_gradients", one) for one in ("proven", "recovered"))
+    for folder, verdict in ((before, "proven"), (after, "recovered")):
+        second = run(tmp_path / f"second {verdict}", "exact", verdict)
+        lines = (Path(second) / CSV_FILE).read_text().splitlines()[1:]
+        with (Path(folder) / CSV_FILE).open("a") as file:
+            file.write("\n" + "\n".join(lines))
+    assert main(["compare", before, after, "--output", str(tmp_path / "both.csv")]) == 0
+    said = capsys.readouterr().out
+    lines = {
+        one[1].strip(): [int(n) for n in one[2:5]] for line in said.splitlines() if len(one := line.split("│")) == 6
+    }
+    assert all(name in said for name in ("inverting_gradients", "exact", "all attacks together"))
+    assert lines["still recovered"] == lines["people in both"] == [3, 3, 3]
+    assert sum(n for name, (n, *_) in lines.items() if name in get_args(Outcome)) == 3
+    assert "no,proven,recovered,still recovered" in (tmp_path / "both.csv").read_text()

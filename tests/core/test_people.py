@@ -11,6 +11,7 @@ from lightleak.core.people import (
     ALL_ATTACKS,
     CSV_COLUMNS,
     CSV_FILE,
+    Change,
     Group,
     Links,
     Means,
@@ -47,6 +48,11 @@ def people(**changes: Any) -> pd.DataFrame:
         }
     )
     return frame.assign(**changes)
+
+
+def outcomes(change: Change) -> dict[str, int]:
+    """Those that somebody had."""
+    return {name: n for name, n in change.outcomes.items() if n}
 
 
 def test_a_record_survives_its_file() -> None:
@@ -115,13 +121,20 @@ def test_a_run_without_people_says_what_is_missing(tmp_path: Path) -> None:
 def test_two_runs_are_compared_person_by_person() -> None:
     after = people(verdict=["not recovered", "not recovered", "proven", "proven"])
     (change,) = compare_people(people(), after)
-    assert (change.n, change.stay_proven, change.become_safe, change.newly_proven) == (4, 1, 2, 1)
+    assert change.n == 4 and outcomes(change) == {"stay proven": 1, "become safe": 2, "newly proven": 1}
     assert change.count("proven", None) == 2 and change.count(None, None) == 4
+
+
+def test_who_is_recovered_without_proof_after_a_defense_is_counted() -> None:
+    before = people(verdict=["proven", "recovered", "not recovered", "not recovered"])
+    (change,) = compare_people(before, people(verdict=["recovered", "recovered", "recovered", "not recovered"]))
+    assert outcomes(change) == {"still recovered": 2, "newly recovered": 1, "stay safe": 1}
+    assert sum(change.outcomes.values()) == change.n
 
 
 def test_people_of_one_run_alone_are_left_out() -> None:
     (change,) = compare_people(people(), people().iloc[2:])
-    assert (change.n, change.stay_proven, change.only_before, change.only_after) == (2, 1, 2, 0)
+    assert (change.n, change.outcomes["stay proven"], change.only_before, change.only_after) == (2, 1, 2, 0)
     (change,) = compare_people(people().iloc[2:], people())
     assert (change.n, change.only_before, change.only_after) == (2, 0, 2)
 
@@ -135,27 +148,27 @@ def test_all_attacks_together_are_compared_where_every_one_was_run() -> None:
         ]
     )
     alone, together = compare_people(people(), both, guesses=["random"])
-    assert (alone.attack, alone.n, alone.become_safe) == ("exact", 4, 3)
+    assert (alone.attack, alone.n, alone.outcomes["become safe"]) == ("exact", 4, 3)
     assert (together.attack, together.n, together.only_before) == (ALL_ATTACKS, 3, 1)
-    assert (together.become_safe, together.stay_proven) == (1, 1)
+    assert outcomes(together) == {"become safe": 1, "stay proven": 1, "still recovered": 1}
     assert together.from_to["proven -> recovered"] == 1
 
 
 def test_every_person_of_both_runs_has_a_line_with_both_verdicts() -> None:
     after = people(verdict=["not recovered", "not recovered", "proven", "proven"]).iloc[1:]
     table = changed_people(people(), after)
-    assert list(table) == ["attack", "person", "row", "label", "sensitive.sex", "before", "after"]
-    assert table[["row", "before", "after"]].values.tolist() == [
-        ["p5", "recovered", "not recovered"],
-        ["p7", "proven", "proven"],
-        ["p8", "not recovered", "proven"],
+    assert list(table) == ["attack", "person", "row", "label", "sensitive.sex", "before", "after", "outcome"]
+    assert table[["row", "before", "after", "outcome"]].values.tolist() == [
+        ["p5", "recovered", "not recovered", "become safe"],
+        ["p7", "proven", "proven", "stay proven"],
+        ["p8", "not recovered", "proven", "newly proven"],
     ]
 
 
 def test_people_of_captures_alone_are_compared_by_number_and_values(tmp_path: Path) -> None:
     captured = people(unique="", row=["a:0", "a:1", "b:0", "b:1"])
     (change,) = compare_people(people(), captured)
-    assert (change.n, change.stay_proven) == (4, 2)
+    assert (change.n, change.outcomes["stay proven"]) == (4, 2)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from lightleak.cli.arguments import PDF
 from lightleak.cli.exit_codes import DONE, FAILED
@@ -67,15 +67,21 @@ def compare_runs(before: Path, after: Path, console: Console, file: Path | None 
     if file is not None:
         _check_file("--output", file, (".csv",), "comparison of people", _holds_people)
     people = load_people(before), load_people(after)
-    heads = ("attack", "people", "stay proven", "become safe", "newly proven", "in DIR only", "in OTHER only")
-    grid = Table(*heads, header_style="bold")
     changes = compare_people(*people, BASELINES)
+    grid = Table(Column("attack", no_wrap=True), header_style="bold")
     for one in changes:
-        counts = (one.n, one.stay_proven, one.become_safe, one.newly_proven, one.only_before, one.only_after)
-        grid.add_row(escape(one.attack), *(f"{count:,}" for count in counts))
+        grid.add_column(escape(one.attack), justify="right", overflow="fold")
+    lines = {name: [one.outcomes[name] for one in changes] for name in changes[0].outcomes}
+    lines["people in both"] = [one.n for one in changes]
+    lines |= {"in DIR only": [one.only_before for one in changes], "in OTHER only": [one.only_after for one in changes]}
+    for name, counts in lines.items():
+        grid.add_row(name, *(f"{count:,}" for count in counts))
     console.print(grid)
-    console.print("people: in updates of both; safe: neither proven nor recovered in OTHER", soft_wrap=True)
-    if {*people[1]["attack"]} <= {*PROOFS, *BASELINES} and any(one.become_safe for one in changes):
+    console.print(
+        "people in both: in updates of both; recovered: without proof; safe: neither proven nor recovered in OTHER",
+        soft_wrap=True,
+    )
+    if {*people[1]["attack"]} <= {*PROOFS, *BASELINES} and any(one.outcomes["become safe"] for one in changes):
         console.print(f"safe from these attacks alone: {PROOFS_ALONE}", soft_wrap=True)
     if file is not None:
         from lightleak.core.stored import write_whole

@@ -14,6 +14,7 @@ Synthetic Data, PoPETs 2023, Sec. 3 and 4).
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -425,6 +426,23 @@ def load_people(folder: Path | str) -> "pd.DataFrame":
     return found
 
 
+Outcome = Literal["stay proven", "newly proven", "still recovered", "newly recovered", "become safe", "stay safe"]
+"""What became of a person between two runs: proven in the second, recovered without proof in it, or neither (safe)."""
+
+
+def outcome_of(before: Verdict, after: Verdict) -> Outcome:
+    """Return what became of a person.
+
+    >>> outcome_of("proven", "recovered"), outcome_of("recovered", "not recovered")
+    ('still recovered', 'become safe')
+    """
+    if after == "proven":
+        return "stay proven" if before == "proven" else "newly proven"
+    if after == "recovered":
+        return "newly recovered" if before == "not recovered" else "still recovered"
+    return "stay safe" if before == "not recovered" else "become safe"
+
+
 @dataclass(frozen=True)
 class Change:
     """What became of the people whom an attack met in two runs, such as without and with a defense.
@@ -453,19 +471,12 @@ class Change:
         )
 
     @property
-    def become_safe(self) -> int:
-        """People who were proven or recovered, and are neither any more."""
-        return self.count("proven", "not recovered") + self.count("recovered", "not recovered")
-
-    @property
-    def stay_proven(self) -> int:
-        """People who were proven, and are."""
-        return self.count("proven", "proven")
-
-    @property
-    def newly_proven(self) -> int:
-        """People who were not proven, and are."""
-        return self.count(None, "proven") - self.stay_proven
+    def outcomes(self) -> dict[Outcome, int]:
+        """How many people had each outcome; the numbers add up to `n`."""
+        found = dict.fromkeys(get_args(Outcome), 0)
+        for before, after in product(get_args(Verdict), repeat=2):
+            found[outcome_of(before, after)] += self.count(before, after)
+        return found
 
 
 def changed_people(before: "pd.DataFrame", after: "pd.DataFrame") -> "pd.DataFrame":
@@ -476,7 +487,8 @@ def changed_people(before: "pd.DataFrame", after: "pd.DataFrame") -> "pd.DataFra
         after: people of the second.
 
     Returns:
-        ``attack``, ``person``, ``row``, ``label`` and the sensitive columns, then ``before`` and ``after``.
+        ``attack``, ``person``, ``row``, ``label`` and the sensitive columns, then ``before``, ``after`` and ``outcome``
+        (`Outcome`).
 
     Raises:
         UsageError: the runs share no attack or nobody, or a person is another one in the other run.
@@ -501,7 +513,9 @@ def changed_people(before: "pd.DataFrame", after: "pd.DataFrame") -> "pd.DataFra
                 f"{name!r}, the first is person {person}"
             )
     named = {"verdict": "before", "verdict after": "after"}
-    return joined[["attack", "person", "row", *facts, *named]].rename(columns=named)
+    pairs = zip(joined["verdict"], joined["verdict after"], strict=True)
+    found = joined[["attack", "person", "row", *facts, *named]].rename(columns=named)
+    return found.assign(outcome=[outcome_of(*pair) for pair in pairs])
 
 
 ALL_ATTACKS = "all attacks together"

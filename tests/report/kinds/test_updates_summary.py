@@ -78,15 +78,19 @@ def test_the_command_that_finds_out_is_one_that_runs(tmp_path: Path, plain, summ
     assert found.defense.name == "gaussian_noise" and found.defense.options == {"scale": 0.01}
 
 
-def test_what_proves_alone_is_compared_with_what_recovers_without_proof(tmp_path: Path, plain, summary) -> None:
+@pytest.mark.parametrize(("proof", "protocol"), [("exact", "fedsgd"), ("exact_fedavg", "fedavg")])
+def test_what_proves_alone_is_compared_with_what_recovers_without_proof(
+    tmp_path: Path, plain, summary, proof: str, protocol: str
+) -> None:
     folder = plain(attacks=("tableak", "random"))
     written = (folder / "results.json").read_text()
-    (folder / "results.json").write_text(written.replace('"attack": "tableak"', '"attack": "exact"'))
-    (folder / "config.yaml").write_text("data: {name: german}\ntarget: {network: mlp}\nattacks: {exact: {}}\n")
+    (folder / "results.json").write_text(written.replace('"attack": "tableak"', f'"attack": "{proof}"'))
+    config = {"data": {"name": "german"}, "target": {"network": "mlp"}, "protocol": {"name": protocol}}
+    (folder / "config.yaml").write_text(yaml.safe_dump(config | {"attacks": {proof: {}}}))
     command = shlex.split(summary(folder).defenses.partition("run: ")[2].partition(" lightleak report")[0])
     assert command[5:] == ["--attacks.audit_max", "{}", "--output", "plain-noise"]
-    found = load_config(tmp_path / command[2], {"attacks.audit_max": {}})
-    assert list(found.attacks) == ["exact", "audit_max"]
+    found = load_config(tmp_path / command[2], {"attacks.audit_max": {}, "defense": yaml.safe_load(command[4])})
+    assert list(found.attacks) == [proof, "audit_max"]
 
 
 def test_a_run_with_a_defense_names_the_run_without_one(plain, defended, summary) -> None:

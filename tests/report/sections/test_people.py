@@ -11,9 +11,10 @@ from lightleak.core.people import Group, Links, Means, People, Point, Rate, Risk
 from lightleak.core.records import write_record
 from lightleak.report import build_report
 from lightleak.report.blocks import Details, Page
+from lightleak.report.kinds.updates_summary import findings
 from lightleak.report.page import render
 from lightleak.report.read import load_run
-from lightleak.report.sections.exposed import MOST_PEOPLE, most_exposed
+from lightleak.report.sections.exposed import MOST_PEOPLE, always_exposed, most_exposed
 from lightleak.report.sections.people import FEWEST, people_section, risk_lines, strongest, worst_group
 
 
@@ -175,6 +176,34 @@ def test_of_equally_exposed_people_the_first_are_shown_and_all_counted(covered, 
     assert (len(shown), n_alike) == (MOST_PEOPLE, 12)
     text = outline(build_report(folder).read_text()).text
     assert "12 people are as exposed as the first; 10 of them are shown." in text
+
+
+def test_the_checklist_names_the_worst_group_and_who_is_exposed_whenever_they_take_part(covered) -> None:
+    folder = covered(ALL)
+    (folder / "people.csv").write_text(PERSONS)
+    assert always_exposed(load_run(folder), ALL) == (4, 4)
+    (folder / "people.csv").write_text(PERSONS.replace("1,p1,no,2,1,0,5,2", "1,p1,no,2,1,0,5,1"))
+    assert always_exposed(load_run(folder), ALL) == (3, 3)
+    found, said = findings([load_run(folder)])
+    proven = "684 of 720 people proven, 95% interval 671 to 694, 21 more recovered without proof"
+    assert found["reconstruction"].startswith(proven) and found["reconstruction"].endswith("; 2 by guessing")
+    assert said["persons"].startswith(f"{proven} (705 of 720 people together, 95% interval ")
+    assert "most exposed group: sex = female: 99.1 of 100 proven" in said["persons"]
+    assert said["persons"].endswith("Exposed in every update that they were in: 3 people, 3 of them in several")
+    redacted = replace(load_run(folder), redact=True)
+    assert always_exposed(redacted, ALL) is None and "in every update" not in findings([redacted])[1]["persons"]
+
+
+def test_the_checklist_compares_all_three_risks_with_control_and_baseline(covered) -> None:
+    _, said = findings([load_run(covered(ALL))])
+    whole, secret = "Singling out: 94.4 of 100 (92.5 to 95.9), ", "Inference: 97.2 of 100 (95.7 to 98.2), "
+    assert said["baseline"] == (
+        f"{whole}0.3 (0.1 to 1.0) by guessing; Linkage: not measured; {secret}75 (71.7 to 78.0) by guessing"
+    )
+    assert said["control"] == (
+        f"{whole}0 (0.0 to 1.9) of people who took no part; Linkage: not measured; "
+        f"{secret}75 (68.6 to 80.5) of people who took no part"
+    )
 
 
 def test_without_people_there_is_no_such_section(make_run) -> None:

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import pytest
 
 from lightleak.attacks import ATTACKS
-from lightleak.core.results import ReleasedRow, Row, UpdateRow
+from lightleak.core.results import ReleasedRow, Row, UpdateRow, VerticalRow
 from lightleak.core.threat_model import Aim, Does, Knows, Sees, Threat, Who
 from lightleak.report.attacks import aims_of
 from lightleak.report.blocks import Page
@@ -22,7 +22,9 @@ from lightleak.report.sections.means import DOES, HELPERS, KNOWS, SEES, WHO
 from lightleak.report.sections.tested import (
     AIMS,
     CONTROLLER,
+    NO_NOISE,
     NOT_TESTED,
+    UNCLAIMED,
     UNKNOWN,
     checklist,
     evidence_section,
@@ -34,13 +36,20 @@ EXACT = UpdateRow(attack="exact", seconds=2.0, threat=SERVER, epsilon=3.0, delta
 
 
 def drawn(*rows: Row, **given) -> str:
-    return render(Page("", "", [evidence_section([Run("run", Path("."))], rows, given.pop("found", {}), **given)]))
+    runs = given.pop("runs", [Run("run", Path("."))])
+    return render(Page("", "", [evidence_section(runs, rows, given.pop("found", {}), **given)]))
 
 
 def exported(page: str) -> dict[str, str]:
     """Answers by question, in the file that the link holds."""
     text = unquote(re.search(r'href="data:text/csv;charset=utf-8,([^"]*)"', unescape(page))[1])
     return {line["question"]: line["answer"] for line in csv.DictReader(io.StringIO(text))}
+
+
+def answers(page: str) -> dict[str, str]:
+    """Answers by name."""
+    found = exported(page)
+    return {one.answer: found[one.asks] for one in checklist() if one.answer}
 
 
 def test_every_aim_is_tested_or_said_not_to_be(outline) -> None:
@@ -88,8 +97,10 @@ def test_the_checklist_answers_what_a_run_can_and_leaves_the_rest_to_the_control
     assert len(questions) >= 40 and len({one.asks for one in questions}) == len(questions)
     found = exported(drawn(EXACT, answers={"linkage": "98 of 100"}))
     assert set(found) == {one.asks for one in questions}
-    by_fact = {one.answer: found[one.asks] for one in questions if one.answer}
-    assert by_fact["epsilon"] == "epsilon 3; delta 1e-05" and by_fact["linkage"] == "98 of 100"
+    by_fact = answers(drawn(EXACT, answers={"linkage": "98 of 100"}))
+    assert by_fact["epsilon"] == "DP-SGD: epsilon 3, delta 1e-05" and by_fact["linkage"] == "98 of 100"
+    assert by_fact["composition"] == "DP-SGD: epsilon 3, delta 1e-05, of all steps of the training"
+    assert by_fact["trust"].startswith("By each client, to its update before it is sent")
     assert by_fact["membership_inference"] == NOT_TESTED and by_fact["groups"] == UNKNOWN
     assert by_fact["cost"] == "2.00 s of wall time for all 1 attacks together"
     timed = replace(EXACT, cpu_seconds=1.5, peak_memory=734_003_200)
@@ -97,9 +108,63 @@ def test_the_checklist_answers_what_a_run_can_and_leaves_the_rest_to_the_control
     words = "1.50 s of processor time for all 1 attacks together, and at most 0.7 GB of memory"
     assert exported(drawn(timed))[asks] == words
     assert {found[one.asks] for one in questions if one.answer is None} == {CONTROLLER}
-    plain = exported(drawn(replace(EXACT, epsilon=None, delta=None, defense=None)))
-    said = {one.answer: plain[one.asks] for one in questions if one.answer}
-    assert (said["epsilon"], said["defense_tested"]) == ("None: no defense", "No defense")
+    said = answers(drawn(replace(EXACT, epsilon=None, delta=None, defense=None)))
+    assert (said["epsilon"], said["defense_tested"]) == ("None: no defense", NO_NOISE)
+    assert said["trust"] == "No noise is added; no guarantee is claimed"
+    assert said["worst"] == f"Tested as {WHO['server']}, seeing {SEES['update']}; in no other role"
+
+
+@pytest.mark.parametrize(
+    ("row", "epsilon", "composition", "unit", "tested"),
+    [
+        (
+            UpdateRow(attack="exact", defense="gaussian_noise", defense_strength=0.01),
+            "gaussian noise 0.01 states no guarantee",
+            UNCLAIMED,
+            UNCLAIMED,
+            "Attacked under gaussian noise 0.01",
+        ),
+        (
+            UpdateRow(attack="exact", defense="clipping", defense_strength=0.1),
+            "clipping 0.1 states no guarantee",
+            UNCLAIMED,
+            UNCLAIMED,
+            f"{NO_NOISE}: clipping 0.1",
+        ),
+        (
+            UpdateRow(attack="exact", defense="nvflare_svt", release_epsilon=0.5, delta=0.0, privacy_unit="client"),
+            "nvflare svt: epsilon 0.5, delta 0 of one update, as NVFlare claims",
+            "alone: over several it adds up, which is not counted",
+            "One client's whole update",
+            "Attacked under nvflare svt",
+        ),
+    ],
+)
+def test_what_is_not_guaranteed_is_said(row: UpdateRow, epsilon: str, composition: str, unit: str, tested: str) -> None:
+    said = answers(drawn(row))
+    assert said["epsilon"].removeprefix("None: ") == epsilon
+    assert said["composition"].endswith(composition)
+    assert (said["privacy_unit"], said["defense_tested"]) == (unit, tested)
+
+
+def test_where_noise_is_added_follows_from_the_point_of_the_defense() -> None:
+    noisy = UpdateRow(attack="exact", defense="gaussian_noise", defense_strength=0.01, threat=SERVER)
+    steps = Run("run", Path("."), config="defense: {name: gaussian_noise, point: steps}")
+    assert answers(drawn(noisy, runs=[steps]))["trust"].startswith(
+        "By each client, in every step of its local training"
+    )
+    said = answers(drawn(replace(noisy, n_clients=4)))["trust"]
+    assert said.endswith("whoever averages what 4 participants send has to be trusted; no guarantee is claimed")
+    shared = VerticalRow(attack="aia", property_name="sex=Male", defense="laplace scale 0.1", defense_strength=0.1)
+    said = answers(drawn(shared))
+    assert said["trust"].startswith("By a party, to its rows or to what it sends")
+    assert said["defense"] == "laplace scale 0.1"
+
+
+def test_every_question_without_a_general_answer_is_answered_by_a_kind_of_run() -> None:
+    open_ = {name for name, said in answers(drawn(EXACT)).items() if said == UNKNOWN}
+    of_risks = {"singling_out", "linkage", "inference", "baseline", "control", "attempts"}
+    assert open_ == of_risks | {"direct", "persons", "groups", "behind", "utility"}
 
 
 def test_every_kind_of_source_is_named() -> None:

@@ -8,7 +8,7 @@ from lightleak.core.people import People
 from lightleak.core.results import NONE, FrontierRow
 from lightleak.core.threat_model import Aim
 from lightleak.report.blocks import Cell, Column, Figure, Section
-from lightleak.report.budget import BASELINES, budget
+from lightleak.report.budget import BASELINES, PROOFS, budget
 from lightleak.report.charts import EstimateRow, bar_figure, series_style
 from lightleak.report.format import joined, listed, points, with_interval
 from lightleak.report.intervals import Estimate
@@ -21,6 +21,7 @@ from lightleak.report.kinds.updates_words import words
 from lightleak.report.page import fill, table_of
 from lightleak.report.read import Run
 from lightleak.report.sections.columns import most_gained
+from lightleak.report.sections.exposed import always_exposed
 from lightleak.report.sections.means import roles
 from lightleak.report.sections.people import FEWEST, people_figure, risk_lines, strongest, worst_group
 from lightleak.report.sections.subject import left_out
@@ -100,13 +101,14 @@ def findings(runs: Sequence[Run]) -> tuple[Findings, dict[str, str]]:
     known: dict[str, str] = {
         name: words("risk", risk) if risk.attack else NOT_TESTED for name, risk in zip(names, risks, strict=True)
     }
-    whole = risks[0]
+    group = _worst_of(people) if people else ""
+    always = always_exposed(found[0].run, people) if people else None
     known |= {
         "direct": results["reconstruction"],
-        "persons": results["reconstruction"] if people else "",
-        "groups": _worst_of(people) if people and people.groups else "",
-        "baseline": known.get(names[0], "") if whole.baseline else "",
-        "control": known.get(names[0], "") if whole.control else "",
+        "persons": words("persons", results["reconstruction"], group, always) if people else "",
+        "groups": group if people and people.groups else "",
+        "baseline": words("against", risks, "baseline", "by guessing") if any(one.baseline for one in risks) else "",
+        "control": words("against", risks, "control", "of people who took no part") if people else "",
         "attempts": words("attempts", worst, people),
         "behind": "; ".join(dict.fromkeys(words("behind", one.first) for one in compare(runs))),
         "utility": "; ".join(f"{one.title}: {with_interval(one.cost, points)} points" for one in found if one.cost),
@@ -117,7 +119,7 @@ def findings(runs: Sequence[Run]) -> tuple[Findings, dict[str, str]]:
 def _further(run: Run) -> str:
     """Flags with which a run goes beyond `PROOFS` alone, from which nothing follows under noise."""
     attacks = {row.attack for row in run.rows} - {NONE, *BASELINES}
-    if attacks != {"exact"}:
+    if not attacks or not attacks <= set(PROOFS):
         return ""
     sample = f" --capture.sample.{OPTIMIZES} {SAMPLE}" if any(one.is_whole for one in run.people) else ""
     return f" --attacks.{OPTIMIZES} '{{}}'{sample}"

@@ -52,9 +52,23 @@ class Person:
 
 def most_exposed(run: Run, people: People) -> tuple[list[Person], int]:
     """Return the most exposed people, and how many there are of the risk of the first."""
-    read = (_read(line) for line in run.persons if line.get("attack") == people.attack)
-    found = sorted((one for one in read if one and one.verdict in _VERDICTS), key=lambda one: one.order)
+    found = sorted(_exposed(run, people), key=lambda one: one.order)
     return found[:MOST_PEOPLE], sum(one.risk == found[0].risk for one in found) if found else 0
+
+
+def always_exposed(run: Run, people: People) -> tuple[int, int] | None:
+    """Return how many people every update with their record gave away, and how many of them several updates did.
+
+    None where the run does not say, or is redacted.
+    """
+    found = [one.seen for one in _exposed(run, people) if max(one.proven, one.recovered) >= one.seen]
+    return (len(found), sum(seen > 1 for seen in found)) if run.persons and not run.is_redacted else None
+
+
+def _exposed(run: Run, people: People) -> list[Person]:
+    """The people whom the attack proved or recovered."""
+    read = (_read(line) for line in run.persons if line.get("attack") == people.attack)
+    return [one for one in read if one and one.verdict in _VERDICTS]
 
 
 def exposed_blocks(run: Run, people: People) -> tuple[Block, ...]:

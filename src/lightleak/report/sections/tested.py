@@ -12,12 +12,12 @@ from typing import Any, get_args
 from urllib.parse import quote
 
 from lightleak.core.grouping import by_key
-from lightleak.core.results import Row
+from lightleak.core.results import NONE, ClientRow, FrontierRow, Row, VerticalRow
 from lightleak.core.threat_model import Aim
 from lightleak.report.attacks import aims_of
 from lightleak.report.blocks import Block, Cell, Details, Section, Table
 from lightleak.report.budget import budget
-from lightleak.report.format import attack_title, capital, defense_title, duration
+from lightleak.report.format import attack_title, capital, defense_title, duration, joined, listed
 from lightleak.report.page import cells_table, fill
 from lightleak.report.read import Run
 from lightleak.report.sections.means import KNOWS, facts_of, means_table, memory_words, most_memory, roles, seen
@@ -26,6 +26,24 @@ FILE_NAME = "checklist.json"
 NOT_TESTED = "Not tested"
 CONTROLLER = "For the controller to answer"
 UNKNOWN = "Not known from this report: for the controller to answer"
+UNCLAIMED = "No guarantee is claimed"
+NO_NOISE = f"{NOT_TESTED}: no noise was added"
+NOISELESS = (
+    "clipping", "sign", "random_pruning", "gradient_compression", "transport", "flower_clipping", "nvflare_percentile",
+    "nvflare_exclude",
+)  # fmt: skip
+"""Defenses that add no noise."""
+
+POINTS = {"update": "to its update before it is sent", "steps": "in every step of its local training"}
+"""Where a client adds noise, by the ``point`` of its defense."""
+
+UNITS: Mapping[str | None, str] = {
+    None: "One record. A person with several records is protected less",
+    "client": "One client's whole update",
+}
+CLAIMED: Mapping[str | None, str] = {"nvflare_svt": ", as NVFlare claims"}
+"""Of defenses whose epsilon nobody has shown."""
+
 AIMS: Mapping[Aim, tuple[str, str]] = {
     "membership_inference": ("membership inference", "was a person's record part of the training?"),
     "attribute_inference": ("attribute inference", "which private value does a person have?"),
@@ -146,32 +164,90 @@ def _link(lines: Iterable[tuple[Item, str]]) -> str:
 def _answers(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, str]:
     """Answers that follow from runs of any kind; what is not known is left out."""
     attacks = [row for row in rows if aims_of(row.attack)]
-    numbers = {
-        name: sorted({value for row in rows if (value := getattr(row, name, None)) is not None})
-        for name in ("epsilon", "delta")
-    }
-    defenses = dict.fromkeys(defense_title(row.defense, row.defense_strength) for row in rows if not row.is_undefended)
+    defended = [row for row in rows if not row.is_undefended]
+    defenses = dict.fromkeys(map(_title, defended))
+    noisy = dict.fromkeys(_title(row) for row in defended if row.defense not in NOISELESS)
+    in_spite = f"Attacked under {'; '.join(noisy)}" if noisy else joined(NO_NOISE, *defenses, by=": ")
     versions = dict.fromkeys(
         f"LightLeak {version}" for run in runs if (version := (run.environment.get("packages") or {}).get("lightleak"))
     )
-    epsilon = "; ".join(f"epsilon {value:.3g}" for value in numbers["epsilon"])
-    if rows and not defenses:
-        epsilon = "None: no defense"
     found = {
         "who": capital(roles(attacks)),
         "sees": capital(seen(attacks)),
         "knows": capital(facts_of(attacks, "knows", KNOWS)),
         "cost": _cost(attacks),
         "defense": ("; ".join(defenses) or "No defense") if rows else "",
-        "defense_tested": (f"Attacked under {'; '.join(defenses)}" if defenses else "No defense") if attacks else "",
+        "defense_tested": in_spite if attacks else "",
         "budget": budget(rows).sentence,
         "recorded": "; ".join(["Settings, seeds and options at the end of this report", *versions]) if rows else "",
-        "epsilon": epsilon and "; ".join([epsilon, *(f"delta {value:g}" for value in numbers["delta"])]),
-        "composition": f"{capital(epsilon)} is that of all steps of the training" if numbers["epsilon"] else "",
         "open_model": NOT_TESTED if attacks and "model_inversion" not in aims_in(attacks) else "",
-        "privacy_unit": "One record. A person with several records is protected less" if numbers["epsilon"] else "",
+        "worst": _worst(attacks),
     }
+    if rows:
+        found |= _guarantees(defended) | {"trust": _trust(runs, rows, bool(noisy))}
     return {name: words for name, words in found.items() if words}
+
+
+def _title(row: Row) -> str:
+    """The defense of a row with its strength, which is part of its name in a vertical audit."""
+    return defense_title(row.defense, None if isinstance(row, VerticalRow) else row.defense_strength)
+
+
+def _guaranteed(rows: Sequence[Row]) -> list[ClientRow]:
+    """The rows with an epsilon of the training or of one update."""
+    clients = (row for row in rows if isinstance(row, ClientRow))
+    return [row for row in clients if row.epsilon is not None or row.release_epsilon is not None]
+
+
+def _guarantees(defended: Sequence[Row]) -> dict[str, str]:
+    """What differential privacy guarantees: by each defense an epsilon, whether it counts all steps, and for whom."""
+    known = {
+        _title(row): row
+        for row in sorted(_guaranteed(defended), key=lambda row: row.epsilon is not None)  # which stays
+    }
+    lacking = [name for name in dict.fromkeys(map(_title, defended)) if name not in known]
+    none = f"{listed(lacking)} {'states' if len(lacking) == 1 else 'state'} no guarantee" if lacking else "no defense"
+    if not known:
+        return dict.fromkeys(("composition", "privacy_unit"), UNCLAIMED) | {"epsilon": f"None: {none}"}
+    whole, single = [], []
+    for name, row in known.items():
+        delta = "" if row.delta is None else f", delta {row.delta:g}"
+        if row.epsilon is not None:
+            whole.append(f"{name}: epsilon {row.epsilon:.3g}{delta}")
+        else:
+            single.append(
+                f"{name}: epsilon {row.release_epsilon:.3g}{delta} of one update{CLAIMED.get(row.defense, '')}"
+            )
+    units = dict.fromkeys(UNITS.get(row.privacy_unit, str(row.privacy_unit)) for row in known.values())
+    together = [f"{one}, of all steps of the training" for one in whole]
+    together += [f"{one} alone: over several it adds up, which is not counted" for one in single]
+    return {
+        "epsilon": "; ".join([*whole, *single, *([none] if lacking else [])]),
+        "composition": "; ".join(together),
+        "privacy_unit": "; ".join(units),
+    }
+
+
+def _trust(runs: Sequence[Run], rows: Sequence[Row], has_noise: bool) -> str:
+    """Where noise is added, and who sees more than the attacked role: from the defense's point and the clients."""
+    clients = max((row.n_clients or 1 for row in rows if isinstance(row, ClientRow)), default=1)
+    where = "No noise is added"
+    if has_noise and any(isinstance(row, ClientRow) for row in rows):
+        settings = [run.settings.get("defense") for run in runs]
+        settings += [row.defense_settings for row in rows if isinstance(row, FrontierRow)]
+        used = (one for one in settings if isinstance(one, Mapping) and one.get("name", NONE) != NONE)
+        points = dict.fromkeys(POINTS.get(one.get("point", "update"), "") for one in used) or [POINTS["update"]]
+        where = f"By each client, {' or '.join(points)}: until then only the client has to be trusted"
+    elif has_noise:
+        where = "By a party, to its rows or to what it sends: until then only this party has to be trusted"
+    averaged = f"whoever averages what {clients} participants send has to be trusted" if clients > 1 else ""
+    return joined(where, averaged, "" if _guaranteed(rows) else "no guarantee is claimed", by="; ")
+
+
+def _worst(attacks: Sequence[Row]) -> str:
+    """As whom, and with what in view, a training was attacked; what else a release shows is not known here."""
+    who = roles(attacks)
+    return f"Tested as {who}, seeing {seen(attacks)}; in no other role" if who else ""
 
 
 def _cost(attacks: Sequence[Row]) -> str:
