@@ -71,7 +71,7 @@ def compare_runs(before: Path, after: Path, console: Console, file: Path | None 
     grid = Table(Column("attack", no_wrap=True), header_style="bold")
     for one in changes:
         grid.add_column(escape(one.attack), justify="right", overflow="fold")
-    lines = {name: [one.outcomes[name] for one in changes] for name in changes[0].outcomes}
+    lines = {str(name): [one.outcomes[name] for one in changes] for name in changes[0].outcomes}
     lines["people in both"] = [one.n for one in changes]
     lines |= {"in DIR only": [one.only_before for one in changes], "in OTHER only": [one.only_after for one in changes]}
     for name, counts in lines.items():

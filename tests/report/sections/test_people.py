@@ -194,6 +194,10 @@ def test_the_checklist_names_the_worst_group_and_who_is_exposed_whenever_they_ta
     assert always_exposed(redacted, ALL) is None and "in every update" not in findings([redacted])[1]["persons"]
 
 
+def test_the_checklist_says_why_the_cost_of_a_defense_is_not_known(covered) -> None:
+    assert findings([load_run(covered(ALL))])[1]["utility"].startswith("Not tested: no two runs here")
+
+
 def test_the_checklist_compares_all_three_risks_with_control_and_baseline(covered) -> None:
     _, said = findings([load_run(covered(ALL))])
     whole, secret = "Singling out: 94.4 of 100 (92.5 to 95.9), ", "Inference: 97.2 of 100 (95.7 to 98.2), "

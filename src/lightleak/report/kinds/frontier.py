@@ -22,7 +22,7 @@ from lightleak.report.sections.bound_gap import FILE_NAME, SCHEMA_VERSION, Game,
 from lightleak.report.sections.run_facts import run_section
 from lightleak.report.sections.subject import subject_of, subject_section, title_of
 from lightleak.report.sections.summary import first_page, interval_cell
-from lightleak.report.sections.tested import Findings, evidence_section
+from lightleak.report.sections.tested import NOT_TESTED, Findings, evidence_section
 
 TEMPLATE = "frontier"
 PADDING = 0.06
@@ -51,7 +51,9 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
             summary_section(frontiers),
             _frontiers(frontiers),
             gap_section([game for run in runs for game in run.entries(FILE_NAME, Game, SCHEMA_VERSION)]),
-            evidence_section(runs, rows, _findings(main), unit="client", title=_work, reading=reading),
+            evidence_section(
+                runs, rows, _findings(main), answers=_answers(main), unit="client", title=_work, reading=reading
+            ),
             _subject(runs, rows),
             run_section(runs, rows, CONTENTS, unit=("unit", "units"), title=_work),
         ],
@@ -67,7 +69,8 @@ def summary_section(frontiers: Sequence[Frontier]) -> Section:
         blocks += _drawn(main, curve_styles(frontiers), "")
     if main and main.none and main.none.cells:
         blocks.append(fill(TEMPLATE, "summary", main, len(frontiers), recommend(main)))
-    return first_page(blocks, (), rows, "defenses")
+    risks = fill(TEMPLATE, "risks", main.none) if main and main.none and main.none.cells else ""
+    return first_page(blocks, [("The three risks", risks)], rows, "defenses")
 
 
 def _findings(main: Frontier | None) -> Findings:
@@ -77,6 +80,27 @@ def _findings(main: Frontier | None) -> Findings:
     values = fill(TEMPLATE, "found", plain, main.guess)
     whole = f"; {fmt.of_hundred(plain.whole.share)} of 100 records whole" if plain.whole else ""
     return {"reconstruction": f"in part: {values}{whole}", "attribute_inference": values}
+
+
+def _answers(main: Frontier | None) -> dict[str, str]:
+    """Answers to questions of the checklist, of what is sent without a defense, and what each defense costs."""
+    if main is None or not (found := _findings(main)):
+        return {}
+    plain = main.none
+    costs = [(one, change) for one in main.tried if (change := one.accuracy_change) is not None]
+    known = {
+        "direct": found["reconstruction"],
+        "inference": fill(TEMPLATE, "inference", found["attribute_inference"]),
+        "singling_out": fill(TEMPLATE, "singling_out", plain),
+        "linkage": f"{NOT_TESTED}: each attack reads one message",
+        **dict.fromkeys(("persons", "groups"), f"{NOT_TESTED}: the figures are of messages, not of people"),
+        "baseline": fill(TEMPLATE, "baseline", plain, main.guess),
+        "control": f"{NOT_TESTED}: nobody who took no part was attacked",
+        "attempts": fill(TEMPLATE, "attempts", main.standings),
+        "behind": fmt.counted(main.first.batch_size, "record") if main.first.batch_size else "",
+        "utility": "; ".join(f"{one.name}: {fmt.with_interval(cost, fmt.points)} points" for one, cost in costs),
+    }
+    return {name: answer for name, answer in known.items() if answer}
 
 
 def _work(row: FrontierRow) -> str:

@@ -19,7 +19,7 @@ from lightleak.report.kinds.released_groups import (
     most_telling,
     topics,
 )
-from lightleak.report.kinds.released_scores import Attack
+from lightleak.report.kinds.released_scores import ACCURACY, Attack
 from lightleak.report.kinds.released_words import model_name, search_name
 from lightleak.report.kinds.released_words import title_of as attack_name
 from lightleak.report.page import cells_table, fill
@@ -30,7 +30,7 @@ from lightleak.report.sections.pictures import PictureGrid, load_pictures, pictu
 from lightleak.report.sections.run_facts import run_section
 from lightleak.report.sections.subject import subject_of, subject_section, title_of
 from lightleak.report.sections.summary import RiskLine, first_page, risks_table
-from lightleak.report.sections.tested import Findings, evidence_section
+from lightleak.report.sections.tested import NOT_TESTED, Findings, evidence_section
 from lightleak.report.sections.warnings import warnings_section
 
 TEMPLATE = "released"
@@ -69,7 +69,9 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
         private=fill(TEMPLATE, "redacted") if redact and scenarios else private,
         sections=[
             summary_section(scenarios),
-            evidence_section(runs, rows, results, unit="evaluation", title=attack_name, reading=reading),
+            evidence_section(
+                runs, rows, results, answers=_answers(scenarios), unit="evaluation", title=attack_name, reading=reading
+            ),
             _subject(runs, scenarios),
             attacks_section(scenarios, main),
             searches_section(scenarios),
@@ -102,6 +104,40 @@ def summary_section(scenarios: Sequence[Scenario]) -> Section:
     ]
     risks = risks_table(_risks(scenarios, *found), "made-up records", "By public data", "Made-up records")
     return first_page((fill(TEMPLATE, "lead", *found), _picture(*found), risks), facts, rows)
+
+
+def _answers(scenarios: Sequence[Scenario]) -> dict[str, str]:
+    """Answers to questions of the checklist: of made-up records, which describe groups of people."""
+    if not (found := most_telling(scenarios)):
+        return {}
+    scenario, main = found
+    recognized, nearer, equal = map(_said, _risks(scenarios, *found))
+    classes = main.by_class(ACCURACY)
+    most = max(classes, key=lambda name: classes[name], default=None)
+    nobody = f"{NOT_TESTED}: a made-up record describes a group and need not be anybody's"
+    known = {
+        "direct": equal or nobody,
+        **dict.fromkeys(("singling_out", "linkage", "persons", "inference"), nobody),
+        "groups": f"{most}: {fmt.percent(classes[most])} of made-up records recognized" if most else "",
+        "baseline": recognized if scenario.reference else "",
+        "control": nearer,
+        "attempts": f"{fmt.counted(main.n_trainings, 'training')}, {fmt.counted(len(main.evaluations), 'evaluation')}; "
+        "95% intervals over trainings",
+        "behind": "All training records: the model is the only thing that is released",
+        "utility": "No defense was tried",
+    }
+    return {name: answer for name, answer in known.items() if answer}
+
+
+def _said(line: RiskLine) -> str:
+    """A line of the first page as an answer; empty where it was not measured."""
+    if line.attack is None:
+        return ""
+    public = (
+        f"; of public ones {fmt.of_hundred(line.baseline)}{fmt.in_brackets(line.baseline)}" if line.baseline else ""
+    )
+    share = f"{fmt.of_hundred(line.attack)} of 100{fmt.in_brackets(line.attack)}"
+    return f"{line.name} {line.meaning}: {share} made-up records{public}"
 
 
 def _picture(scenario: Scenario, main: Attack) -> Figure:

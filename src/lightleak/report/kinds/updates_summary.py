@@ -111,7 +111,8 @@ def findings(runs: Sequence[Run]) -> tuple[Findings, dict[str, str]]:
         "control": words("against", risks, "control", "of people who took no part") if people else "",
         "attempts": words("attempts", worst, people),
         "behind": "; ".join(dict.fromkeys(words("behind", one.first) for one in compare(runs))),
-        "utility": "; ".join(f"{one.title}: {with_interval(one.cost, points)} points" for one in found if one.cost),
+        "utility": "; ".join(f"{one.title}: {with_interval(one.cost, points)} points" for one in found if one.cost)
+        or f"{NOT_TESTED}: no two runs here, with and without a defense, that both trained a model",
     }
     return results, {name: answer for name, answer in known.items() if answer}
 

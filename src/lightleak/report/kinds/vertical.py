@@ -32,8 +32,8 @@ from lightleak.report.sections.norms import KIND_TITLES, norm_entries, norms_sec
 from lightleak.report.sections.run_facts import run_section
 from lightleak.report.sections.subject import subject_of, subject_section, title_of
 from lightleak.report.sections.summary import first_page, interval_cell, of_hundred_cell
+from lightleak.report.sections.tested import CONTROLLER, NOT_TESTED, evidence_section
 from lightleak.report.sections.tested import Findings as Results
-from lightleak.report.sections.tested import evidence_section
 from lightleak.report.sections.warnings import warnings_section
 
 TEMPLATE = "vertical"
@@ -73,7 +73,9 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
         private=fill(TEMPLATE, "redacted") if redact else "",
         sections=[
             summary_section(found),
-            evidence_section(runs, shown, results, unit="estimate", title=attack_name, reading=reading),
+            evidence_section(
+                runs, shown, results, answers=_answers(found), unit="estimate", title=attack_name, reading=reading
+            ),
             _subject(runs, found.groups),
             None if redact else _shares(measured),
             _errors(measured, redact),
@@ -95,10 +97,35 @@ def summary_section(found: Findings) -> Section:
         return first_page((lead,), facts, rows)
     facts = [
         ("Most exposed", fill(TEMPLATE, "most_learned", found)),
+        ("The three risks", fill(TEMPLATE, "risks")),
         ("What would help", fill(TEMPLATE, "defenses", found)),
         ("Limits", limits),
     ]
     return first_page((lead, _summary_chart(found), _summary_table(found)), facts, rows)
+
+
+def _answers(found: Findings) -> dict[str, str]:
+    """Answers to questions of the checklist: of a share, which is all that the attacks estimate."""
+    main = found.main
+    if main is None:
+        return {}
+    costs = [(one, one.cost) for one in found.defended if one.cost is not None]
+    own = main.own_error if not found.redact else None
+    share = f"{NOT_TESTED}: what is estimated is a share of people, which singles out and links nobody"
+    known = {
+        **dict.fromkeys(("direct", "singling_out", "linkage", "persons"), share),
+        "inference": fill(TEMPLATE, "inference", main, found.redact),
+        "groups": fill(TEMPLATE, "most_learned", found),
+        "baseline": fill(TEMPLATE, "baseline", main.error, own) if own else "",
+        "control": f"{NOT_TESTED}: nobody who took no part was attacked",
+        "attempts": fill(TEMPLATE, "attempts", main, found.places),
+        "behind": "One: results are exchanged record by record; an estimate reads many of them",
+        "utility": "; ".join(f"AUC with {one.group.defense_label}: {_change(cost)} points" for one, cost in costs),
+        "epsilon": f"{CONTROLLER}: nothing is counted; an epsilon of a defense's name is its authors' claim"
+        if any(group.is_defended for group in found.groups)
+        else "",
+    }
+    return {name: answer for name, answer in known.items() if answer}
 
 
 def _most_learned(found: Findings) -> list[VerticalGroup]:

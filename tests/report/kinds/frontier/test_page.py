@@ -43,6 +43,30 @@ def test_a_full_run_shows_every_section(page_of, make_frontier) -> None:
     assert "nan" not in page.text.lower().split() and "None" not in page.text.split()
 
 
+def test_the_checklist_answers_what_a_frontier_measures(page_of, make_frontier) -> None:
+    whole = {"close_match_rate": 0.25, "n_clients": 1}
+    folder = make_frontier(curves=("none", "gaussian_noise", "clipping", "dp_sgd"), extra=whole)
+    page = page_of(folder)
+    answers = {row[0]: row[1] for row in page.rows if len(row) == 2}
+
+    def said(question: str) -> str:
+        (found,) = (answer for asked, answer in answers.items() if asked.startswith(question))
+        return found
+
+    assert said("Did the attacks succeed more often").startswith("79.") and "by guessing" in said("Did the attacks")
+    assert said("Can single people be told apart").startswith("25 of 100 records read whole without a defense (19.4 to")
+    assert said("Can two recovered") == "Not tested: each attack reads one message"
+    assert said("Can a value of a person be deduced").startswith("In part: 79.")
+    assert said("On how many attempts") == "At each point 5 trainings and 6 messages; 95% intervals throughout"
+    assert said("How many records stand behind") == "32 records"
+    assert "Gaussian noise 0.01: −0.1 (−0.2 to −0.1) points" in said("What does the protection cost")
+    assert said("Where is noise added").startswith("By each client, to its update before it is sent")
+    epsilon = said("Which epsilon")
+    assert "DP-SGD 0.5: epsilon 9.83, delta 1e-05" in epsilon and "clipping 0.1 and clipping 1 state no" in epsilon
+    assert "Not known from this report" not in page.text.partition("Checklist")[2]
+    assert "The three risks Singling out: 25 of 100 records read whole" in page.text
+
+
 def test_few_measurements_and_weak_attacks_are_named(page_of, make_named_frontier) -> None:
     changed = {"none": (0.79, 0.84), "sign": (0.6, 0.86)}
     single = page_of(make_named_frontier("1")(curves=tuple(changed), changed=changed, trainings=1, clients=1)).text

@@ -31,6 +31,7 @@ def test_a_finished_study_shows_every_section(page_of, make_study) -> None:
         "With so few",
         "has a value in 28 of 39 trials",
         "40 trials of 40 asked for, from 41 attempts of which 1 was run again",
+        "A trial keeps its score and wall time alone.",
         "Run again: trial 12 as trial 40.",
         "Trial 22: loss is not finite at step 3",
         "45,000 steps over all restarts per batch",

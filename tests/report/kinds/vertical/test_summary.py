@@ -274,6 +274,20 @@ def test_it_is_free_of_jargon(defense: str) -> None:
     assert [word for word in JARGON if word.lower() in plain.lower()] == []
 
 
+@pytest.mark.parametrize("redact", [False, True])
+def test_the_first_page_and_the_checklist_say_which_risk_is_measured(redact: bool) -> None:
+    found = rows(CLOSE), rows(FAR, WITHDRAWN)
+    assert "The three risks Only inference is measured" in words(*found, redact=redact)
+    (section,) = (one for one in page_of_rows(*found, redact=redact).sections if one and one.id == "tested")
+    said = " ".join(unescape(re.sub(r"<[^>]+>", " ", render(Page("", "", [section])))).split())
+    assert "Of a share of people, not of a person: 1.8 points off the true share" in said
+    assert ("By attack 1.8 points off the true share (1.2 to 2.4), by its own columns alone 16" in said) is not redact
+    assert "5 trainings (seeds) of each of 1 combination of company and trait" in said
+    assert f"AUC with {WITHDRAWN}: 0.0" in said
+    assert "No guarantee is claimed" in said and "an epsilon of a defense's name is its authors' claim" in said
+    assert "which singles out and links nobody" in said
+
+
 def test_a_sentence_of_an_older_file_is_shown() -> None:
     found = means(rows(GOOD, threat=None, threat_model="Knows sex=Male of 40 rows."))
     assert "As stated by an earlier version" in found and "Knows the property of 40 rows." in found
