@@ -15,7 +15,7 @@ from lightleak.reproductions.paper.values import PaperCell, PaperTable, load_pap
 from lightleak.reproductions.provfl.grid import SplitTrainings
 from lightleak.reproductions.reproduction import Reproduction
 from lightleak.reproductions.settings import Selection
-from lightleak.reproductions.tableak.fedsgd import GradientAttacks, UpdateAttacks
+from lightleak.reproductions.tableak.fedsgd import GradientAttacks, UpdateAttacks, setting_of
 from lightleak.reproductions.tableak.prior_search import PriorSearch
 from lightleak.reproductions.tableak.trainings import NoisedGradients
 
@@ -82,6 +82,13 @@ def test_our_attack_on_a_weight_update_knows_the_batches() -> None:
     assert {trial.attack for trial in found.trials()} == {"tableak"}  # no weight is chosen for it
     packs = [unit for pack in found.packs(Path("no such folder"), torch.device("cpu")) for unit in pack.units]
     assert {unit.attack for unit in packs} == {"tableak_fedavg", "audit_max"}
+
+
+def test_our_attack_serves_networks_without_a_hidden_layer() -> None:
+    setting = setting_of(replace(CELL, network="linear", attack="audit_max"), {"tableak": {"restarts": 2, "steps": 3}})
+    update, _ = setting.observe(0, 0, None)
+    (found,) = ATTACKS.get("audit_max")(**setting.attack_options).run_many([update], [0])
+    assert len(found.rows) == 2
 
 
 def test_the_strongest_attack_alone_can_be_selected() -> None:

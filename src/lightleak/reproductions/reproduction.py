@@ -236,7 +236,8 @@ class Reproduction(Shared, ABC):
 
     def stronger(self, cell: PaperCell) -> PaperCell:
         """Return the cell with the attack of `strongest`, with none of the settings of the paper's attack."""
-        return replace(cell, attack=self.strongest[str(cell.attack)], **dict.fromkeys(SET_BY_THE_PAPER))
+        unset: dict[str, Any] = dict.fromkeys(SET_BY_THE_PAPER)
+        return replace(cell, attack=self.strongest[str(cell.attack)], **unset)
 
     def prepare(self) -> None:
         """Plan the work and raise for anything that would fail in the middle of it; nothing is written yet."""

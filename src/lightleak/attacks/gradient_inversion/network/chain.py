@@ -205,6 +205,13 @@ def _with_hidden(names: list[str]) -> list[str]:
     return names
 
 
+def first_layer_gradient(update: ClientUpdate, device: torch.device | str = "cpu") -> Tensor:
+    """``[G gb]`` of the first layer of a plain ReLU network, which may have no other, float64 ``[out, in + 1]``."""
+    first = (relu_chain(client_network(update)) or layer_names(update))[:1]
+    weights, biases = _stacked(update.update, first, device, torch.float64)
+    return torch.cat([weights[0], biases[0].unsqueeze(-1)], -1)
+
+
 def observed_gradient(update: ClientUpdate, device: torch.device | str = "cpu") -> tuple[Tensor, ...]:
     """``[G_l gb_l]`` of every layer of a chain, float64 ``[out, in + 1]``, of a gradient update."""
     weights, biases = _stacked(update.update, chain_names(update), device, torch.float64)

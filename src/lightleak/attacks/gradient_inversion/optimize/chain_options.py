@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.config import EngineConfig
-from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, observed_gradient
+from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, first_layer_gradient, observed_gradient
 from lightleak.attacks.gradient_inversion.network.client import client_network, relu_chain
 from lightleak.attacks.gradient_inversion.network.row_network import with_one
 from lightleak.attacks.gradient_inversion.optimize.straight_through import StraightThrough
@@ -124,7 +124,7 @@ def observed_domain(update: ClientUpdate, encoder: TableEncoder, config: EngineC
     whole = RowDomain.whole(encoder, RowPrior.of(update, encoder))
     if not (config.mask_absent or config.tie_numbers):
         return whole
-    first = observed_gradient(update, encoder.shift.device)[0]
+    first = first_layer_gradient(update, encoder.shift.device)
     if not first.any():
         return whole
     found = infer_domain(first, encoder, whole.prior, update.facts.n_rows)
