@@ -167,6 +167,14 @@ def test_every_question_without_a_general_answer_is_answered_by_a_kind_of_run() 
     assert open_ == of_risks | {"direct", "persons", "groups", "behind", "utility"}
 
 
+def test_every_question_names_its_document_and_the_part_of_it() -> None:
+    assert all(one.source and one.section for one in checklist())
+    places = {one.section for one in checklist() if one.answer in get_args(Aim)}
+    assert places == {"AI model testing and resistance to attacks, paragraph 55"}  # as `threat_model.Aim` cites it
+    of_risks = {one.answer: one.section for one in checklist() if one.answer in ("baseline", "control")}
+    assert all(section.startswith("sections 3 and 4") for section in of_risks.values())  # as `core.people` cites it
+
+
 def test_every_kind_of_source_is_named() -> None:
     sources = " ".join({one.source for one in checklist()})
     assert all(name in sources for name in ("EDPB Opinion 28/2024", "WP216", "NIST SP 800-226", "CNIL", "Anonymeter"))
