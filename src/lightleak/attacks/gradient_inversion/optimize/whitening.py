@@ -93,6 +93,8 @@ def _quadratic(difference: Tensor, of_error: Tensor, of_input: Tensor) -> tuple[
 def maps_of(errors: Tensor, inputs: Tensor, ridge: float, units: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """``K_e`` and ``K_h`` of one layer, scaled so that ``e (h, 1)^T`` of a typical row has the value 1.
 
+    A layer of which all random rows leave every unit silent is measured as it is.
+
     Args:
         errors: ``e_l`` of random rows ``[k, out]``, float64.
         inputs: ``(h_{l-1}, 1)`` of the same rows ``[k, in + 1]``.
@@ -102,11 +104,12 @@ def maps_of(errors: Tensor, inputs: Tensor, ridge: float, units: Tensor | None =
     units = torch.ones_like(errors[0]) if units is None else units
     of_error, of_input = _inverse(errors / units, ridge) / units / units[:, None], _inverse(inputs, ridge)
     typical = (((errors @ of_error) * errors).sum(-1) * ((inputs @ of_input) * inputs).sum(-1)).mean()
-    return of_error / typical, of_input
+    return of_error / torch.where(typical > 0, typical, 1), of_input
 
 
 def _inverse(rows: Tensor, ridge: float) -> Tensor:
     """``(C + ridge lambda_max I)^-1`` of the second moments about zero."""
     values, vectors = torch.linalg.eigh(rows.T @ rows / len(rows))
-    inverse: Tensor = (vectors / (values.clamp_min(0) + ridge * values[-1])) @ vectors.T
+    largest = torch.where(values[-1] > 0, values[-1], 1 / ridge)
+    inverse: Tensor = (vectors / (values.clamp_min(0) + ridge * largest)) @ vectors.T
     return inverse
