@@ -19,7 +19,7 @@ NOTHING_FOLLOWS = (
     "about what a defense takes away."
 )
 PROOFS_ALONE = (
-    "Exact inversion alone may find little under noise where attacks by optimization find more, so no "
+    "Exact inversion alone may find little behind noise or averages where attacks by optimization find more, so no "
     "conclusion is drawn about what was not recovered, nor about what a defense takes away."
 )
 

@@ -1,5 +1,6 @@
 """Numbers, percentages, intervals and names as every report shows them."""
 
+import math
 from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Concatenate, ParamSpec
@@ -17,6 +18,9 @@ LESS, MORE, UNSURE, EQUAL = "▼", "▲", "○", "="
 
 SMALLEST_SHOWN = 0.0005
 """Below this fraction one decimal would print 0.0% for something that did happen."""
+
+LEAST_SHOWN = 1e-4
+"""Percent: an end of an interval nearer than this to 0 or 100 is shown as such."""
 
 SMALLEST_LOSS = 0.005
 """Two decimals would show a loss below it as 0.00."""
@@ -90,13 +94,21 @@ def unsigned_points(difference: float) -> str:
 def interval(value: Estimate | None, lowest: float = 0.0, highest: float = 1.0) -> str:
     """The 95% interval in percent, clipped to what is possible; a dash without one.
 
-    >>> interval(Estimate(0.98, 5, 0.955, 1.005)), interval(Estimate(0.9))
-    ('95.5 to 100.0', '–')
+    >>> interval(Estimate(0.98, 5, 0.955, 1.005)), interval(Estimate(0.9)), interval(Estimate(0.0, 9, 0.0, 0.0000472))
+    ('95.5 to 100.0', '–', '0.0 to 0.0047')
     """
     if value is None or value.low is None or value.high is None:
         return DASH
-    ends = (round(100 * min(max(end, lowest), highest), 1) + 0.0 for end in (value.low, value.high))  # no -0.0
-    return " to ".join(f"{end:.1f}".replace("-", "−") for end in ends)
+    return " to ".join(_end(100 * min(max(end, lowest), highest)) for end in (value.low, value.high))
+
+
+def _end(end: float) -> str:
+    """An end of an interval in percent: one decimal, or as many as tell it from 0 or 100 where it is near them."""
+    nearest = round(end, 1) + 0.0  # no -0.0
+    decimals = 1
+    if nearest in (0.0, 100.0) and abs(end - nearest) > LEAST_SHOWN:
+        decimals = 1 - math.floor(math.log10(abs(end - nearest)))
+    return f"{nearest if decimals == 1 else end:.{decimals}f}".replace("-", "−")
 
 
 def in_brackets(value: Estimate | None, lowest: float = 0.0, words: str = "") -> str:

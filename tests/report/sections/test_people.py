@@ -15,7 +15,15 @@ from lightleak.report.kinds.updates_summary import findings
 from lightleak.report.page import render
 from lightleak.report.read import load_run
 from lightleak.report.sections.exposed import MOST_PEOPLE, always_exposed, most_exposed
-from lightleak.report.sections.people import FEWEST, people_section, risk_lines, strongest, worst_group
+from lightleak.report.sections.people import (
+    FEWEST,
+    people_figure,
+    people_section,
+    risk_lines,
+    stands_out,
+    strongest,
+    worst_group,
+)
 
 
 def group(category: str, n: int, proven: int, recovered: int | None = None) -> Group:
@@ -72,14 +80,15 @@ def test_the_first_page_is_about_people(covered, page_of) -> None:
     page = page_of(covered(WITHOUT_PROOF, ALL))
     first = page.text.partition("In plain language")[2].partition("Records in a message")[0]
     for fact in (
-        "Whoever runs the server or breaks into it could prove the records of 684 of 720 people (95 of 100; 23",
+        "Whoever runs the server or breaks into it could prove the records of 684 of 720 people (95 of 100, ",
+        "95% interval 93.2 to 96.4; 23",
         "recover 21 more without proof",
         "proven at least once",
-        "guessing without an update",
+        "guessed records that fit exactly one person",
         "Singling out a recovered record that fits nobody else 94.4 92.5 to 95.9 0 0.0 to 1.9 0.3",
         "Linkage two proven records of one person: takes two epochs not measured",
         "sex = female: 99.1 of 100 proven",
-        "measurably more than the 95 of all; picked among 2 groups.",
+        "measurably more than the 95 of all; picked among 2 groups, which is taken into account",
         "Not tested Membership inference, model inversion, extraction, property inference.",
     ):
         assert fact in first, fact
@@ -219,6 +228,31 @@ def test_the_attack_that_proves_most_is_the_one_that_counts(covered) -> None:
     assert strongest(load_run(covered(WITHOUT_PROOF, ALL))).attack == "audit_max"
 
 
+GUESS = replace(WITHOUT_PROOF, attack="random", recovered=6, not_recovered=714)
+
+
+def test_a_guess_is_no_attack_and_its_share_is_the_baseline_of_the_picture(covered, page_of) -> None:
+    nobody = replace(ALL, attack="exact", proven=0, proven_numbers=0, recovered=0, not_recovered=720, claims=0, wrong=0)
+    sampled = replace(GUESS, n=64, recovered=40, not_recovered=24, is_whole=False)
+    folder = covered(nobody, GUESS, sampled)
+    assert strongest(load_run(folder)).attack == "exact"
+    assert strongest(load_run(covered(GUESS, name="guess"))) is None
+    page = page_of(covered(nobody, GUESS, name="both"))
+    assert "recovered nobody's whole record: 0 of 720 people" in page.text
+    assert "people recovered by guessing without an update" in page.text
+    assert "guessed records that fit exactly one person" not in page.text
+
+
+def test_the_picture_has_each_curve_with_its_band_also_without_groups() -> None:
+    drawn = people_figure(replace(ALL, groups=()))
+    assert [entry[1] for entry in drawn.legend.entries][:2] == [
+        "proven at least once",
+        "proven, or recovered without proof",
+    ]
+    assert drawn.drawing.count("curve-band") == 2
+    assert people_figure(replace(ALL, recovered=0)).drawing.count("curve-band") == 1
+
+
 def test_a_sample_counts_where_it_measurably_exposes_more_and_captured_updates_alone_do_not(covered, outline) -> None:
     exact = replace(ALL, attack="exact", proven=0, proven_numbers=0, recovered=0, not_recovered=720)
     sample = replace(WITHOUT_PROOF, n=64, recovered=40, not_recovered=24, is_whole=False, means=Means(2))
@@ -256,7 +290,7 @@ def test_without_proofs_the_most_exposed_group_is_the_one_recovered_most(covered
     groups = (group("female", 220, 0, 150), group("male", 500, 0, 298))
     noisy = replace(ALL, proven=0, proven_numbers=0, recovered=448, not_recovered=272, claims=0, wrong=0, groups=groups)
     page = page_of(covered(noisy)).text
-    assert "could recover the records of 448 of 720 people (62.2 of 100; 23 messages of one training). None is" in page
+    assert "could recover the records of 448 of 720 people (62.2 of 100, 95% interval 58.6 to 65.7; 23 messages" in page
     assert "sex = female: 68.2 of 100 recovered" in page
     assert "measurably more than the 62.2 of all" in page
     nobody = replace(
@@ -312,3 +346,19 @@ def test_a_page_of_many_people_fits_a_desk_a_phone_and_paper(covered, browser) -
         assert found["scroll"] <= found["client"] == int(width)
         assert found["outside"] == [] and found["scripts"] == 0
     assert browser.sheets(report) == 1
+
+
+def test_a_group_stands_out_by_an_exact_test_that_counts_all_groups() -> None:
+    one_of_four = replace(
+        ALL, n=81_412, proven=4, recovered=0, groups=tuple(group(str(i), 551, i == 0, 0) for i in range(49))
+    )
+    assert not stands_out(one_of_four.groups[0], one_of_four)
+    several = replace(one_of_four, proven=40, groups=(group("a", 551, 30, 0), *one_of_four.groups[1:]))
+    assert stands_out(several.groups[0], several)
+
+
+def test_linkage_is_not_measured_where_nothing_was_proven() -> None:
+    none = replace(ALL, proven=0, proven_numbers=0, recovered=700, not_recovered=20, claims=0, wrong=0)
+    (_, linked, _) = risk_lines(replace(none, linkage=ALL.singling_out))
+    assert linked.attack is None and linked.control is None
+    assert linked.meaning == "two proven records of one person: nothing was proven"

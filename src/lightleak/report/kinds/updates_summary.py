@@ -23,7 +23,16 @@ from lightleak.report.read import Run
 from lightleak.report.sections.columns import most_gained
 from lightleak.report.sections.exposed import always_exposed
 from lightleak.report.sections.means import roles
-from lightleak.report.sections.people import FEWEST, people_figure, risk_lines, strongest, worst_group
+from lightleak.report.sections.people import (
+    FEWEST,
+    compared_groups,
+    guess_of,
+    people_figure,
+    risk_lines,
+    stands_out,
+    strongest,
+    worst_group,
+)
 from lightleak.report.sections.subject import left_out
 from lightleak.report.sections.summary import MOST_RUNS, RiskLine, first_page, of_hundred_cell, risks_table
 from lightleak.report.sections.tested import NOT_TESTED, Findings
@@ -58,7 +67,7 @@ def summary_section(runs: Sequence[Run], best: UpdateGroup | None = None, helped
     if people:
         who = roles(rows) or "whoever reads the updates"
         defense = "" if reference.is_undefended else reference.title
-        first = (fill("people", "lead", people, who, defense), people_figure(people))
+        first = (fill("people", "lead", people, who, defense), people_figure(people, guess_of(found[0].run)))
         risks = risks_table(risk_lines(people), "people")
     else:
         first = (words("lead", reference), _picture([reference, *shown]))
@@ -158,7 +167,8 @@ def _worst_of(people: People) -> str:
             why = f"none that this report shows has {FEWEST} people"
         return f"No group of people was compared: {why}."
     of_all = people.proven_rate if group.recovered is None else people.exposed
-    return fill("people", "worst", group, len(people.groups), of_all.share, FEWEST)
+    n_groups = len(compared_groups(people))
+    return fill("people", "worst", group, n_groups, of_all.share, FEWEST, stands_out(group, people))
 
 
 def _columns(best: UpdateGroup | None) -> str:

@@ -4,11 +4,13 @@ from collections.abc import Sequence
 
 from lightleak.core.people import Group, People, Rate, Risk
 from lightleak.report.blocks import Block, Cell, Column, Figure, Heading, Legend, Section, Table
+from lightleak.report.budget import BASELINES
 from lightleak.report.charts import (
     BASELINE_STYLE,
     SHARES,
     VALIDATION_STYLE,
     Series,
+    Style,
     line_figure,
     series_style,
 )
@@ -46,15 +48,27 @@ _AT = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 PROVEN, RECOVERED = series_style(0), series_style(1)
 
 
+SIGNIFICANT = 0.05
+"""Probability below which chance is no explanation."""
+
+
 def strongest(run: Run) -> People | None:
     """Return what the attack revealed that proved most people; None where no whole epoch or round was attacked.
 
-    An attack on a sample of the updates stands in its place where it measurably exposes a larger share.
+    An attack on a sample of the updates stands in its place where it measurably exposes a larger share. Guesses, which
+    read no update, are not attacks.
     """
-    whole = [one for one in run.people if one.is_whole]
+    attacks = [one for one in run.people if one.attack not in BASELINES]
+    whole = [one for one in attacks if one.is_whole]
     best = max(whole, key=lambda one: (one.proven, one.recovered), default=None)
-    sampled = [one for one in run.people if best and not one.is_whole and one.exposed.low > best.exposed.share]
+    sampled = [one for one in attacks if best and not one.is_whole and one.exposed.low > best.exposed.share]
     return max(sampled, key=lambda one: one.exposed.share, default=best)
+
+
+def guess_of(run: Run) -> Rate | None:
+    """Return the largest share of the people that a guess recovered, which reads no update; None without one."""
+    guesses = [one.exposed for one in run.people if one.attack in BASELINES]
+    return max(guesses, key=lambda rate: rate.share, default=None)
 
 
 def people_section(runs: Sequence[Run]) -> Section | None:
@@ -67,7 +81,8 @@ def people_section(runs: Sequence[Run]) -> Section | None:
         return None
     blocks: list[Block] = [fill("people", "words", [one for _, one in measured]), _attacks_table(runs)]
     for run, one in measured:
-        parts: list[Block] = [] if one.is_whole else [people_figure(one)]  # the first page shows that of whole epochs
+        # The first page shows the curve of whole epochs.
+        parts: list[Block] = [] if one.is_whole else [people_figure(one, guess_of(run))]
         parts += _risks_tables(one)
         if one.has_certificates or one.recovered:
             parts.append(fill("people", "linked", one))
@@ -80,11 +95,16 @@ def people_section(runs: Sequence[Run]) -> Section | None:
     return Section("people", title, tuple(blocks))
 
 
-def people_figure(people: People) -> Figure:
-    """Draw the share of people proven over the rounds, next to what guessing gives."""
+def people_figure(people: People, guessed: Rate | None = None) -> Figure:
+    """Draw the share of people proven over the rounds, next to what guessing gives.
+
+    Args:
+        people: what an attack revealed.
+        guessed: people whom a guess recovered (`guess_of`); without it guessed records stand in its place.
+    """
     n, points = people.n, people.curve
     lines = [("people whose record was used so far", VALIDATION_STYLE, [point.seen for point in points])]
-    if any(group.recovered for group in people.groups):
+    if people.recovered:
         both = [point.proven + point.recovered for point in points]
         lines.append(("proven, or recovered without proof", RECOVERED, both))
     if people.has_certificates:
@@ -93,30 +113,35 @@ def people_figure(people: People) -> Figure:
         Line([(point.round, value / n) for point, value in zip(points, values, strict=True)], "link", style.css)
         for _, style, values in lines
     ]
-    guess = people.singling_out.baseline if people.singling_out else None
-    exposed = [point.proven if people.has_certificates else point.proven + point.recovered for point in points]
-    layers.insert(0, _band([(point.round, some, n) for point, some in zip(points, exposed, strict=True)]))
+    bands = [
+        _band([(point.round, some, n) for point, some in zip(points, values, strict=True)], style)
+        for _, style, values in lines[1:]
+    ]
+    guess = guessed or (people.singling_out.baseline if people.singling_out else None)
     rules = [Rule(guess.share, "guess faint", along="y")] if guess else []
     unit = "steps of the training" if people.unit == "step" else "rounds of the training"
     plot = Plot(
         f"Share of {n} people over the {unit}",
         axis([0, *(point.round for point in points)], ends="exact", whole=True, title=unit),
         SHARES,
-        layers,
+        [*bands, *layers],
         rules,
         grid="y",
         height=250,
     )
     entries = [(style, words) for words, style, _ in reversed(lines)]
-    entries += [(BASELINE_STYLE, "guessing without an update")] if guess else []
+    named = (
+        "people recovered by guessing without an update" if guessed else "guessed records that fit exactly one person"
+    )
+    entries += [(BASELINE_STYLE, named)] if guess else []
     return Figure(draw(plot), legend=Legend(entries))
 
 
-def _band(points: Sequence[tuple[float, int, int]]) -> Line:
+def _band(points: Sequence[tuple[float, int, int]], style: Style) -> Line:
     """The 95% intervals along a curve of (round, people exposed, people)."""
     ends = [(x, _so_far(some, n).ends) for x, some, n in points]
     edge = [(x, high) for x, (_, high) in ends] + [(x, low) for x, (low, _) in reversed(ends)]
-    return Line([(x, end) for x, end in edge if end is not None], "curve-band", is_area=True)
+    return Line([(x, end) for x, end in edge if end is not None], "curve-band", style.css, is_area=True)
 
 
 def _so_far(some: int, n: int) -> Estimate:
@@ -130,18 +155,38 @@ def risk_lines(people: People) -> list[RiskLine]:
     linked = "two proven records of one person"
     if people.has_certificates and not people.linkage and len(people.means.epochs) == 1:
         linked += f": takes two {'epochs' if people.unit == 'step' else 'rounds'}"
+    linkage = people.linkage
+    if linkage and people.has_certificates and not people.proven:
+        linked, linkage = f"{linked}: nothing was proven", None
     named = (
         ("Singling out", "a recovered record that fits nobody else", people.singling_out),
-        ("Linkage", linked, people.linkage),
+        ("Linkage", linked, linkage),
         ("Inference", secret + (f": the largest gain of {of} columns" if of > 1 else ""), people.inference),
     )
     return [RiskLine(name, meaning, *_estimates(risk)) for name, meaning, risk in named]
 
 
+def compared_groups(people: People) -> list[Group]:
+    """The groups that are compared: small ones are left out."""
+    return [group for group in people.groups if group.n >= FEWEST]
+
+
 def worst_group(people: People) -> Group | None:
-    """Return the group with the largest share exposed, small ones apart; None where there is none."""
-    known = [group for group in people.groups if group.n >= FEWEST]
-    return max(known, key=lambda group: (group.exposed.share, group.exposed.low), default=None)
+    """Return the group with the largest share exposed; None where there is none."""
+    return max(compared_groups(people), key=lambda group: (group.exposed.share, group.exposed.low), default=None)
+
+
+def stands_out(group: Group, people: People) -> bool:
+    """Whether so many of a group are exposed that chance is no explanation, given that it was picked among all groups.
+
+    Fisher's exact test, one-sided, of the group against everybody else, times the number of groups (Bonferroni).
+    """
+    from scipy.stats import hypergeom
+
+    exposed = people.proven if group.recovered is None else people.proven + people.recovered
+    of_group = group.proven + (group.recovered or 0)
+    by_chance = float(hypergeom.sf(of_group - 1, people.n, exposed, group.n))
+    return by_chance * len(compared_groups(people)) < SIGNIFICANT
 
 
 def estimate_of(rate: Rate | None) -> Estimate | None:
