@@ -169,11 +169,12 @@ def test_python_and_the_command_read_the_people(tmp_path: Path, run: Path, capsy
     assert leakage.people["label"].tolist() == frame["ill"][leakage.people["row"]].tolist()
     capsys.readouterr()
     assert main(["compare", str(run), str(run)]) == 0
-    printed = [line.split() for line in capsys.readouterr().out.splitlines()]
+    lines = capsys.readouterr().out.replace("┃", "│").splitlines()
+    table = [[cell.strip() for cell in line.split("│")] for line in lines if "│" in line]
+    of_exact = {cells[1]: cells[table[0].index("exact")] for cells in table}
     proven = sum(lightleak.load_people(run).query("attack == 'exact'")["verdict"] == "proven")
-    (of_exact,) = (line for line in printed if "exact" in line)
-    numbers = [str(len(ids_of(run))), str(proven), "0", "0", "0", "0"]
-    assert [word for word in of_exact if word.isdigit()] == numbers
+    assert of_exact["people in both"] == str(len(ids_of(run))) and of_exact["stay proven"] == str(proven)
+    assert {of_exact[name] for name in ("newly proven", "become safe", "in DIR only", "in OTHER only")} == {"0"}
     file = tmp_path / "changes.csv"
     for _ in range(2):  # one of ours is replaced
         assert main(["compare", str(run), str(run), "--output", str(file)]) == 0
@@ -286,7 +287,7 @@ def test_runs_over_rounds_are_compared_and_others_refused(
         run_audit(tiny_fedavg(**changes, attacks={"random": {}}), tmp_path / name, console=silent)
     assert main(["compare", str(tmp_path / "plain"), str(tmp_path / "noise")]) == 0
     n = lightleak.load_people(tmp_path / "plain")["person"].nunique()
-    (line,) = (line.split() for line in capsys.readouterr().out.splitlines() if "random" in line)
+    (line,) = (line.split() for line in capsys.readouterr().out.splitlines() if "│ people in both" in line)
     assert next(word for word in line if word.isdigit()) == str(n)
     run_audit(tiny(**{**WHOLE, "attacks": {"random": {}}}, data__split_seed=5), tmp_path / "other", console=silent)
     assert main(["compare", str(run), str(tmp_path / "other")]) == 2

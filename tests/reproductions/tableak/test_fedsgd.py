@@ -64,15 +64,18 @@ def test_cells_that_differ_in_what_is_run_have_runs_of_their_own(name: str) -> N
     assert len(set(settings)) == len({tuple(cell.coordinates.items()) for cell in cells}) == len(cells)
 
 
+SOFT = {"entropy": "soft"}
+
+
 @pytest.mark.parametrize(
     ("change", "options"),
     [
-        ({}, {}),
-        ({"labels": "restored"}, {"labels": "geng"}),
-        ({"steps": 7000}, {"steps": 7000}),
-        ({"restarts": 5, "pooling": "mean"}, {"restarts": 5, "pooling": "mean"}),
-        ({"sigmoid_bounds": False}, {"numerical": "none"}),
-        ({"training_epochs": 3}, {"restarts": 15}),
+        ({}, SOFT),
+        ({"labels": "restored"}, {**SOFT, "labels": "geng"}),
+        ({"steps": 7000}, {**SOFT, "steps": 7000}),
+        ({"restarts": 5, "pooling": "mean"}, {**SOFT, "restarts": 5, "pooling": "mean"}),
+        ({"sigmoid_bounds": False}, {**SOFT, "numerical": "none"}),
+        ({"training_epochs": 3}, {**SOFT, "restarts": 15}),
         ({"attack": "random", "labels": None, "restarts": None}, {"numerical_draw": "batch", "sharpness": 1}),
         ({"attack": "inverting_gradients", "training_epochs": 3}, {}),
     ],
