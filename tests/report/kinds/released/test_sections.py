@@ -64,7 +64,7 @@ def test_measures_stand_beside_those_of_public_rows(sections_of) -> None:
     assert list(lines) == ["PLG-MI"]  # the public rows themselves are not compared, nor what has no figures of them
     accuracy, _, shapes, rows_, _, condition = lines["PLG-MI"]
     assert accuracy == "80.0%| of 60.0%| +21.0 (8.3 to 33.7)"
-    assert rows_ == "0.6 rows| of 0.5 rows| +0.1 (0.0 to 0.2)"
+    assert rows_ == "0.6 rows| of 0.5 rows| +0.1 (−0.017 to 0.2)"
     assert shapes == "–| –" and condition == "50.0%| of 60.0%"
 
 
