@@ -352,9 +352,14 @@ class People:
         return rate
 
     @property
+    def linked(self) -> Risk | None:
+        """The second risk where something was proven: only proven rows are linked."""
+        return self.linkage if self.proven else None
+
+    @property
     def risks(self) -> list[tuple[str, Risk]]:
         """The three risks with their names, inference once by column; one that was not measured has no rates."""
-        named = (("singling out", self.singling_out), ("linkage", self.linkage), ("inference", self.inference))
+        named = (("singling out", self.singling_out), ("linkage", self.linked), ("inference", self.inference))
         return [(name, risk or Risk()) for name, risk in named] + [("inference", one) for one in self.other_inferences]
 
 

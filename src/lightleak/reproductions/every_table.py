@@ -180,7 +180,7 @@ def _shareable(table: TableStatus, selection: Selection) -> TableStatus:
 
 
 def line_name(name: str, selection: Selection) -> str:
-    """Name of the line of a table, and of its folder; a run as published stands beside the honest one.
+    """Name of the line of a table, and of its folder; a run as published has a line of its own.
 
     >>> line_name("provfl-table2", Selection(as_published=True))
     'provfl-table2-as-published'

@@ -86,7 +86,7 @@ class TableStatus:
 
     @property
     def is_published(self) -> bool:
-        """Whether it was run as published; such a line stands beside the honest one and is not counted."""
+        """Whether it was run as published; such a line is not counted."""
         return self.name.endswith(AS_PUBLISHED)
 
     @cached_property

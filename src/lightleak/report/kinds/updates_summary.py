@@ -102,7 +102,7 @@ def findings(runs: Sequence[Run]) -> tuple[Findings, dict[str, str]]:
         return {}, {}
     line, people = found[0].worst, strongest(found[0].run)
     worst = line.exposure
-    results: dict[Aim, str] = {"reconstruction": words("reconstruction", line, people)}
+    results: dict[Aim, str] = {"reconstruction": words("reconstruction", line, people, guess_of(found[0].run))}
     if worst.values or (people and people.inference):
         results["attribute_inference"] = words("attribute_inference", worst, people)
     risks = risk_lines(people) if people else _risks(line)

@@ -155,12 +155,11 @@ def risk_lines(people: People) -> list[RiskLine]:
     linked = "two proven records of one person"
     if people.has_certificates and not people.linkage and len(people.means.epochs) == 1:
         linked += f": takes two {'epochs' if people.unit == 'step' else 'rounds'}"
-    linkage = people.linkage
-    if linkage and people.has_certificates and not people.proven:
-        linked, linkage = f"{linked}: nothing was proven", None
+    if people.linkage and not people.linked:
+        linked += ": nothing was proven"
     named = (
         ("Singling out", "a recovered record that fits nobody else", people.singling_out),
-        ("Linkage", linked, linkage),
+        ("Linkage", linked, people.linked),
         ("Inference", secret + (f": the largest gain of {of} columns" if of > 1 else ""), people.inference),
     )
     return [RiskLine(name, meaning, *_estimates(risk)) for name, meaning, risk in named]

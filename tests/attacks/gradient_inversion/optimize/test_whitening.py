@@ -76,6 +76,6 @@ def test_a_small_difference_keeps_its_digits_in_single_precision() -> None:
     torch.testing.assert_close(whitening([near])[0].double(), exact([near.double()])[0], rtol=1e-3, atol=0)
 
 
-def test_a_layer_that_random_rows_leave_silent_is_measured_as_it_is() -> None:
+def test_a_layer_that_random_rows_leave_silent_is_not_whitened() -> None:
     of_error, of_input = maps_of(torch.zeros(300, 3, dtype=torch.float64), rows(4), RIDGE)
     assert torch.equal(of_error, torch.eye(3, dtype=torch.float64)) and bool(of_input.isfinite().all())

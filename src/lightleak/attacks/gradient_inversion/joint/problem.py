@@ -65,7 +65,7 @@ class JointProblem:
         return {}
 
     def _in(self, dtype: torch.dtype) -> tuple[Nodes, RowTables]:
-        """The nodes, and encoded rows with the first pre-activations at every node beside them."""
+        """The nodes, and a table of encoded rows and then their first pre-activations at every node."""
         if dtype not in self._tables:
             layers = zip(self.nodes.weights[0], self.nodes.biases[0], strict=True)
             first = [self.space.first_layer(weight, bias) for weight, bias in layers]

@@ -93,7 +93,7 @@ def _quadratic(difference: Tensor, of_error: Tensor, of_input: Tensor) -> tuple[
 def maps_of(errors: Tensor, inputs: Tensor, ridge: float, units: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """``K_e`` and ``K_h`` of one layer, scaled so that ``e (h, 1)^T`` of a typical row has the value 1.
 
-    A layer of which all random rows leave every unit silent is measured as it is.
+    A layer whose units are silent in all random rows is not whitened.
 
     Args:
         errors: ``e_l`` of random rows ``[k, out]``, float64.
