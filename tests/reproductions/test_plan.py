@@ -43,6 +43,7 @@ def test_attacks_are_listed_by_setting_with_their_time(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.usefixtures("data_dir")  # Bank's table
 def test_audits_are_printed_as_configs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     # What a probe measures is tested with the audit's own plan (tests/experiments/kinds/vertical/test_plan.py).
     cost = Cost(unit=2.0, step=0.5, steps=60, memory=None)
