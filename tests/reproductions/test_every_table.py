@@ -134,6 +134,35 @@ def test_a_table_beyond_its_budget_is_measured_in_part_cheapest_cells_first(
     assert "about 10 min" in (tmp_path / "status.html").read_text()
 
 
+def test_as_many_batches_as_asked_are_measured_without_a_probe(
+    tmp_path: Path, silent: Console, attacked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "probe_stages", lambda *_, **__: pytest.fail("nothing is to be probed"))
+    table = run_every_table("tableak-made1", tmp_path, HERE, 1.0, Selection(batches=2), silent).tables[0]
+    assert [row.n for row in table.cells] == [2, 2] and len(attacked) == 4 and table.why == ""
+    del attacked[:]
+    monkeypatch.setattr(module.time, "monotonic", lambda: 100.0 * len(attacked))  # over after the first pack
+    cut = run_every_table("tableak-made1", tmp_path / "cut", HERE, 1.0, Selection(batches=2), silent).tables[0]
+    assert [row.n for row in cut.cells] == [0, 2]
+    assert cut.why == "as many as 3 times the budget began: 1, those that take least"
+
+
+def test_a_pack_that_fails_is_named_and_the_rest_of_the_table_counts(
+    tmp_path: Path, silent: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = module.UpdatePack.run
+
+    def run(pack: UpdatePack, *arguments: Any) -> None:
+        if "random" not in pack.ids[0]:
+            raise ValueError("singular")
+        made(pack, *arguments)
+
+    monkeypatch.setattr(module.UpdatePack, "run", run)
+    table = run_every_table("tableak-made1", tmp_path, HERE, 1.0, Selection(batches=2), silent).tables[0]
+    assert table.state == "run" and [row.n for row in table.cells] == [0, 2]
+    assert any("left out, as it failed: " in note and note.endswith("singular") for note in table.notes)
+
+
 def test_a_table_whose_shortest_part_is_beyond_three_budgets_is_not_begun(
     tmp_path: Path, silent: Console, attacked: list[str], at_a_cost: Any
 ) -> None:

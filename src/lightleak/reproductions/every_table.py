@@ -27,7 +27,7 @@ from lightleak.reproductions.comparison import chance_of_agreement
 from lightleak.reproductions.paper.values import PaperTable, load_paper_table, paper_tables
 from lightleak.reproductions.plan import probe_stages
 from lightleak.reproductions.reproduce import reproduction_of, run_reproduction
-from lightleak.reproductions.reproduction import STRETCH, Stage, StageEngine
+from lightleak.reproductions.reproduction import STRETCH, Reproduction, Stage, StageEngine
 from lightleak.reproductions.settings import Selection
 from lightleak.reproductions.status import AS_PUBLISHED, STATUS_FILE, Status, TableStatus, write_status_page
 from lightleak.reproductions.status import measured as measured_words
@@ -46,10 +46,11 @@ def run_every_table(
 ) -> Status:
     """Run every table whose name fits a pattern, and write ``status.json`` and ``status.html`` after each.
 
-    How often a table's cells are measured follows from its budget and short probes (`Reproduction.afforded`). A table
-    too expensive for that is measured in part (`run_table`). Each is run into a folder of its own; attacks that an
-    earlier table has run with the same settings on the same batches are taken from there. Tables that have been run
-    with the same or a larger budget are not run again.
+    How often a table's cells are measured follows from its budget and short probes (`Reproduction.afforded`), unless
+    the selection says so: then nothing is probed. A table too expensive for its budget is measured in part
+    (`run_table`). Each is run into a folder of its own; attacks that an earlier table has run with the same settings
+    on the same batches are taken from there. Tables that have been run with the same or a larger budget are not run
+    again.
 
     Args:
         pattern: names of tables, with ``*`` for any characters.
@@ -122,34 +123,26 @@ def run_table(
     )
     began = time.monotonic()
     try:
-        reproduction = reproduction_of(table, selection, engine.device)
-        # A GPU attacks many updates in little more time than one: there all are probed.
-        times = reproduction.most if engine.device.type == "cuda" and reproduction.repeats == "batches" else 1
-        probed = probe_stages(reproduction_of(table, replace(selection, batches=times), engine.device), known=costs)
-        each = [[seconds / times for one in stage for seconds in one.durations] for stage in probed]
-        cost, most = sum(map(sum, each)), STRETCH * 60 * budget
-        chosen = reproduction.afforded(60 * budget / cost if cost else float(reproduction.most))
-        in_part = chosen is None
-        beyond = (
-            f"one measurement of all {len(reproduction.cells)} cells takes about {cost / 60:.0f} min of one core, more "
-            f"than {STRETCH} times the budget of {budget:g}; measured: "
-        )
-        if in_part and each[0] and (least := min(each[0])) > most:
-            raise LightLeakError(f"{beyond}none, as the shortest part takes about {least / 60:.0f} min")
-        chosen = chosen or reproduction.in_part()
+        reproduction, most = reproduction_of(table, selection, engine.device), STRETCH * 60 * budget
+        asked = selection.batches if reproduction.repeats == "batches" else None
+        chosen, beyond = reproduction.measured_times(asked or 1), f"as many as {STRETCH} times the budget began: "
+        if asked is None:
+            chosen, beyond = _afforded(reproduction, budget, costs)
         place = folder / line_name(table.name, selection)
         command = command_of(table.name, chosen)
-        first = frozenset(reproduction.strongest.values())
-        within = _Budget(engine, time.monotonic() + most / engine.slots, folder, first if in_part else None)
+        first = frozenset(reproduction.strongest.values()) if asked or beyond else None
+        within = _Budget(engine, time.monotonic() + most / engine.slots, folder, first)
         compared, _ = run_reproduction(table.name, chosen, place, within, shlex.split(command), console.quiet)
     except LightLeakError as error:
         return status(state="not run", why=str(error).partition("\n")[0], seconds=time.monotonic() - began)
     ran = sum(one.ours.n > 0 for one in compared)
+    in_part = bool(beyond) and ran < len(compared)
     made = json.loads((place / "environment.json").read_text())
     comparison = json.loads((place / "comparison.json").read_text())
+    notes = (*comparison["notes"], *within.failed)
     return status(
         state="run" if ran else "not run",
-        why=f"{beyond}{ran}, {_begun_first(chosen)}" if in_part else "" if ran else "; ".join(comparison["notes"]),
+        why=f"{beyond}{ran}, {_begun_first(chosen)}" if in_part and ran else "" if ran else "; ".join(notes),
         measurements=None if reproduction.most == 1 else len(chosen.seeds) * (chosen.batches or 1),
         counted=reproduction.repeats,
         iterations=chosen.iterations,
@@ -161,9 +154,32 @@ def run_table(
         cores=made["cores"],
         device=made["device"],
         chance=chance_of_agreement(compared),
-        notes=tuple(comparison["notes"]),
+        notes=notes,
         rows=tuple(comparison["rows"]),
     )
+
+
+def _afforded(reproduction: Reproduction, budget: float, costs: dict[str, Cost]) -> tuple[Selection, str]:
+    """What short probes say that a budget allows, and what to say of a table that is measured only in part.
+
+    Raises:
+        LightLeakError: even the shortest part would take longer.
+    """
+    # A GPU attacks many updates in little more time than one: there all are probed.
+    times = reproduction.most if reproduction.device.type == "cuda" and reproduction.repeats == "batches" else 1
+    selection = replace(reproduction.selection, batches=times)
+    probed = probe_stages(reproduction_of(reproduction.table, selection, reproduction.device), known=costs)
+    each = [[seconds / times for one in stage for seconds in one.durations] for stage in probed]
+    cost, most = sum(map(sum, each)), STRETCH * 60 * budget
+    if chosen := reproduction.afforded(60 * budget / cost if cost else float(reproduction.most)):
+        return chosen, ""
+    beyond = (
+        f"one measurement of all {len(reproduction.cells)} cells takes about {cost / 60:.0f} min of one core, more "
+        f"than {STRETCH} times the budget of {budget:g}; measured: "
+    )
+    if each[0] and (least := min(each[0])) > most:
+        raise LightLeakError(f"{beyond}none, as the shortest part takes about {least / 60:.0f} min")
+    return reproduction.in_part(), beyond
 
 
 def _begun_first(selection: Selection) -> str:
@@ -213,7 +229,7 @@ STRONGEST_SHARE = 1 / 3
 
 
 class _Budget(StageEngine):
-    """Takes over what other tables have run, and begins no pack after a moment.
+    """Takes over what other tables have run, begins no pack after a moment, and goes on where one fails.
 
     Args:
         engine: runs the others.
@@ -221,10 +237,14 @@ class _Budget(StageEngine):
         pool: folder of all tables.
         first: of a table in part: attacks that are begun before all others, those on few rows first, until
             `STRONGEST_SHARE` of the time is over; then the packs that take least. None: the order given.
+
+    Attributes:
+        failed: what is said of the packs that failed.
     """
 
     def __init__(self, engine: Engine, end: float, pool: Path, first: frozenset[str] | None = None) -> None:
         self.device, self._engine, self._end, self._pool, self._first = engine.device, engine, end, pool, first
+        self.failed: list[str] = []
         self._known = {file.name: file for file in pool.glob("*/units/*.json")}
 
     @property
@@ -234,7 +254,9 @@ class _Budget(StageEngine):
 
     def of(self, stage: Stage) -> Engine:
         """See `StageEngine.of`: a stage with a share of the time ends earlier."""
-        return _Budget(self._engine, self._after(stage.share), self._pool, self._first)
+        limited = _Budget(self._engine, self._after(stage.share), self._pool, self._first)
+        limited.failed = self.failed
+        return limited
 
     def run(self, packs: Iterable[Pack], folder: Path, watch: Watch = lambda pack, work: None) -> Iterator[Finished]:
         """See `Engine.run`."""
@@ -245,7 +267,12 @@ class _Budget(StageEngine):
             else:
                 left.append(pack)
         ordered = left if self._first is None else self._in_part(left, self._first)
-        yield from self._engine.run(takewhile(lambda pack: time.monotonic() < self._end, ordered), folder, watch)
+        begun = takewhile(lambda pack: time.monotonic() < self._end, ordered)
+        for finished in self._engine.run(begun, folder, watch):
+            if finished.error is None:
+                yield finished
+            else:
+                self.failed.append(f"left out, as it failed: {finished.pack.ids[0]}: {finished.error}")
 
     def _in_part(self, packs: Sequence[Pack], first: frozenset[str]) -> Iterator[Pack]:
         """Yield the packs of a table in part in the order in which they are begun."""

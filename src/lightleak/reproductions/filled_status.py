@@ -39,7 +39,8 @@ def filled_in(kept: TableStatus, added: TableStatus) -> TableStatus:
     found = {str(row.get("dataset")) for row in better.values() if _n(row)}
     notes = [note for note in kept.notes if note.partition(": ")[0] not in found]  # that their table is missing
     number = sum(_n(row) > 0 for row in better.values())
-    said = f"{number} cells by `{added.command}`, {added.date[:10]}"
+    where = "" if kept.device == added.device else f", on {added.device}"
+    said = f"{number} cells by `{added.command}`, {added.date[:10]}{where}"
     return replace(
         kept,
         rows=tuple(rows.values()),
