@@ -96,6 +96,11 @@ class Relaxation:
         relaxed: Tensor = _Relax.apply(z, self)
         return relaxed
 
+    @property
+    def repeats(self) -> bool:
+        """Whether every step of an optimization does the same to its rows, on the device alone."""
+        return self.temperature_end == 1 and self.followers is None
+
     def at(self, share: float) -> "Relaxation":
         """Return the relaxation after a share of the optimization, at temperature ``temperature_end ** share``."""
         if self.temperature_end == 1:

@@ -14,13 +14,16 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.config import EngineConfig, Initialization
-from lightleak.attacks.gradient_inversion.optimize.matcher import Annealed, Matcher
+from lightleak.attacks.gradient_inversion.optimize.matcher import Annealed, Matcher, Repeating
 from lightleak.attacks.gradient_inversion.tables.codec import RowRelaxation
 from lightleak.core.devices import keep_freed_memory
 from lightleak.core.seeds import generator
 from lightleak.data.relaxation import Relaxation
 
 CHECK_EVERY = 50  # steps between two looks at the losses; a look synchronizes the device
+
+FIRST_STEPS = 4
+"""Step at which a GPU records, see `_Recorded`."""
 
 LEAST_RATE = 2e-3
 """Share of the learning rate that a cosine schedule adds throughout, so that the last steps still move."""
@@ -80,28 +83,38 @@ def invert(
         progress: called with the steps done; those saved by early stopping count as done.
     """
     keep_freed_memory()
-    z, stop_below = start.clone(), config.stop_below
-    optimizer = torch.optim.Adam([z], lr=config.learning_rate, fused=True)
+    z, stop_below, is_cuda = start.clone(), config.stop_below, start.device.type == "cuda"
+    rate = config.learning_rate
+    # A recorded step reads its learning rate from the device.
+    held = torch.tensor(rate, device=z.device) if is_cuda else rate
+    optimizer = torch.optim.Adam([z], lr=held, fused=True, capturable=is_cuda)
     limits = _Limits.of(relaxation, config)
     loss = torch.full(z.shape[:2], float("inf"), dtype=z.dtype, device=z.device)
     taken = 0
-    for step in range(config.steps):
-        share = step / config.steps
+
+    def advance(share: float) -> Tensor:
         now = _annealed(relaxation, share)
         x, state = now.forward(z)
-        loss, by_x = _annealed(matcher, share).value_and_grad(x)
+        found, by_x = _annealed(matcher, share).value_and_grad(x)
         by_z = now.backward(by_x, state)
         z.grad = by_z.sign_() if config.sign else by_z
-        if config.schedule == "cosine":
-            optimizer.param_groups[0]["lr"] = config.learning_rate * _cosine(share)
         before = z.clone() if stop_below is not None or limits.pace is not None else z
         optimizer.step()
         limits.keep(z, before)
         if stop_below is not None:
-            z.copy_(torch.where((loss < stop_below)[..., None, None], before, z))
+            z.copy_(torch.where((found < stop_below)[..., None, None], before, z))
+        return found
+
+    take = _Recorded(advance, (relaxation, matcher)) if is_cuda else advance
+    for step in range(config.steps):
+        share = step / config.steps
+        if config.schedule == "cosine":
+            _set_rate(optimizer, config.learning_rate * _cosine(share))
+        loss = take(share)
         taken = step + 1
         if config.schedule == "step" and taken % config.decay_every == 0:
-            optimizer.param_groups[0]["lr"] *= config.learning_rate_decay
+            rate *= config.learning_rate_decay
+            _set_rate(optimizer, rate)
         if taken % CHECK_EVERY == 0:
             if progress is not None:
                 progress(CHECK_EVERY)
@@ -109,7 +122,43 @@ def invert(
                 break
     if progress is not None:
         progress(config.steps - taken // CHECK_EVERY * CHECK_EVERY)
-    return Inversion(_annealed(relaxation, 1.0).forward(z)[0], loss, taken)
+    return Inversion(_annealed(relaxation, 1.0).forward(z)[0], loss.clone(), taken)
+
+
+class _Recorded:
+    """Steps on a GPU whose launches are recorded once and then repeated together (a CUDA graph).
+
+    Launching a step of 167 operations one by one takes 2.5 ms, longer than the operations do on up to 32 rows
+    (`benchmarks/RESULTS.md`). The first steps run as they are: they allocate and choose what is done once. Steps that
+    change, or need the host, always do.
+
+    Args:
+        advance: a step, given the share of the steps before it; returns the loss.
+        parts: what decides whether steps repeat.
+    """
+
+    def __init__(self, advance: Callable[[float], Tensor], parts: Sequence[object]) -> None:
+        self.advance, self.parts, self.taken = advance, parts, 0
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self, share: float) -> Tensor:
+        self.taken += 1
+        if self.taken == FIRST_STEPS and all(isinstance(part, Repeating) and part.repeats for part in self.parts):
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph):
+                self.loss = self.advance(share)  # recorded, not run
+        if self.graph is None:
+            return self.advance(share)
+        self.graph.replay()
+        return self.loss
+
+
+def _set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    group = optimizer.param_groups[0]
+    if isinstance(group["lr"], Tensor):
+        group["lr"].fill_(rate)
+    else:
+        group["lr"] = rate
 
 
 @dataclass(frozen=True)

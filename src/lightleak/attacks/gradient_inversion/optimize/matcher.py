@@ -43,6 +43,15 @@ class Annealed(Protocol):
         """Itself after that share of the steps, 0 to 1."""
 
 
+@runtime_checkable
+class Repeating(Protocol):
+    """A relaxation or a matcher whose steps a GPU can record once and repeat."""
+
+    @property
+    def repeats(self) -> bool:
+        """Whether every step is the same operations, none of which needs the host."""
+
+
 class Targets:
     """Observed gradients: what every objective compares with.
 

@@ -80,6 +80,11 @@ class MLPMatcher:
         self.objective, self.straight_through, self.whitening = objective, straight_through, whitening
         self.activation = activation
 
+    @property
+    def repeats(self) -> bool:
+        """See `Repeating`."""
+        return self.straight_through is None and self.whitening is None
+
     def at(self, share: float) -> "MLPMatcher":
         """This matcher after that share of the optimization; see `Annealed`."""
         moved = copy.copy(self)

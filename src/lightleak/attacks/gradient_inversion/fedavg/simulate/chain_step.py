@@ -78,6 +78,11 @@ class ChainStep:
     def __init__(self, maps: Sequence[LinearMap | None], straight_through: StraightThrough | None = None) -> None:
         self.maps, self.straight_through = tuple(maps), straight_through
 
+    @property
+    def repeats(self) -> bool:
+        """See `Repeating`."""
+        return self.straight_through is None
+
     def at(self, share: float) -> "ChainStep":
         """This step after that share of the optimization; see `Annealed`."""
         if self.straight_through is None:

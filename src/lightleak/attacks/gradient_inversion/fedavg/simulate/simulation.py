@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.fedavg.simulate.local_step import LocalStep, Weights
 from lightleak.attacks.gradient_inversion.fedavg.simulate.schedule import Schedule
-from lightleak.attacks.gradient_inversion.optimize.matcher import Annealed
+from lightleak.attacks.gradient_inversion.optimize.matcher import Annealed, Repeating
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,11 @@ class SimulatedTraining:
         self.labels, self.positions = labels, positions
         self.segment = segment or schedule.steps
         self._places = [(epoch, part) for epoch in range(schedule.epochs) for part in schedule.slices()]
+
+    @property
+    def repeats(self) -> bool:
+        """See `Repeating`."""
+        return isinstance(self.step, Repeating) and self.step.repeats
 
     def at(self, share: float) -> "SimulatedTraining":
         """This training after that share of the optimization; see `Annealed`."""

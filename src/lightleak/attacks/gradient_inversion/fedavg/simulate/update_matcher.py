@@ -54,6 +54,11 @@ class UpdateMatcher:
         self._share = 0.0
         self._simulations: dict[int, SimulatedTraining] = {}
 
+    @property
+    def repeats(self) -> bool:
+        """See `Repeating`, of the simulations that the first step has built."""
+        return self.whitening is None and all(one.repeats for one in self._simulations.values())
+
     def at(self, share: float) -> "UpdateMatcher":
         """This matcher after that share of the optimization; see `Annealed`."""
         moved = copy.copy(self)
