@@ -147,6 +147,15 @@ def test_as_many_batches_as_asked_are_measured_without_a_probe(
     assert cut.why == "as many as 3 times the budget began: 1, those that take least"
 
 
+def test_a_table_of_which_all_was_run_before_says_where_that_was(tmp_path: Path, silent: Console) -> None:
+    asked = Selection(batches=2)
+    first = run_every_table("tableak-made1", tmp_path, HERE, 1.0, asked, silent).tables[0]
+    made = tmp_path / "tableak-made1" / "environment.json"
+    made.write_text(made.read_text().replace('"device": "cpu"', '"device": "a card"'))
+    narrow = run_every_table("tableak-made2", tmp_path, HERE, 1.0, replace(asked, attacks=("tableak",)), silent)
+    assert (first.device, narrow.of("tableak-made2").device) == ("cpu", "a card")
+
+
 def test_a_pack_that_fails_is_named_and_the_rest_of_the_table_counts(
     tmp_path: Path, silent: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ import json
 import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from functools import partial
 from itertools import takewhile
@@ -137,9 +137,11 @@ def run_table(
         return status(state="not run", why=str(error).partition("\n")[0], seconds=time.monotonic() - began)
     ran = sum(one.ours.n > 0 for one in compared)
     in_part = bool(beyond) and ran < len(compared)
-    made = json.loads((place / "environment.json").read_text())
+    seen = within.seen
+    home = place if seen.ran or not seen.origins else min(seen.origins)  # where the work was done
+    made = json.loads((home / "environment.json").read_text())
     comparison = json.loads((place / "comparison.json").read_text())
-    notes = (*comparison["notes"], *within.failed)
+    notes = (*comparison["notes"], *within.seen.failed)
     return status(
         state="run" if ran else "not run",
         why=f"{beyond}{ran}, {_begun_first(chosen)}" if in_part and ran else "" if ran else "; ".join(notes),
@@ -213,19 +215,34 @@ def command_of(name: str, selection: Selection) -> str:
     first, listed = selection.seeds[0], ("attacks", "batch_sizes", "settings")
     words = ["lightleak", "reproduce", name, *(["--seed", str(first)] if first else [])]
     words += ["--seeds", str(len(selection.seeds))]
-    for field in ("batches", "iterations", "strongest", "as_published", "dataset", "attacks", "batch_sizes", "labels",
+    for flag in ("batches", "iterations", "strongest", "as_published", "dataset", "attacks", "batch_sizes", "labels",
                   "settings", "search_restarts"):  # fmt: skip
-        value = getattr(selection, field)
+        value = getattr(selection, flag)
         if value is None or value is False:
             continue
-        words.append(f"--{field.replace('_', '-')}")
+        words.append(f"--{flag.replace('_', '-')}")
         if value is not True:
-            words.append(",".join(map(str, value)) if field in listed else str(value))
+            words.append(",".join(map(str, value)) if flag in listed else str(value))
     return shlex.join(words)
 
 
 STRONGEST_SHARE = 1 / 3
 """Of the time of a table in part, what this project's strongest attack gets before all others."""
+
+
+@dataclass
+class _Seen:
+    """What became of the packs of a table.
+
+    Attributes:
+        failed: what is said of those that failed.
+        origins: folders of the tables that others were taken from.
+        ran: whether any was run.
+    """
+
+    failed: list[str] = field(default_factory=list)
+    origins: set[Path] = field(default_factory=set)
+    ran: bool = False
 
 
 class _Budget(StageEngine):
@@ -239,12 +256,12 @@ class _Budget(StageEngine):
             `STRONGEST_SHARE` of the time is over; then the packs that take least. None: the order given.
 
     Attributes:
-        failed: what is said of the packs that failed.
+        seen: what became of the packs.
     """
 
     def __init__(self, engine: Engine, end: float, pool: Path, first: frozenset[str] | None = None) -> None:
         self.device, self._engine, self._end, self._pool, self._first = engine.device, engine, end, pool, first
-        self.failed: list[str] = []
+        self.seen = _Seen()
         self._known = {file.name: file for file in pool.glob("*/units/*.json")}
 
     @property
@@ -255,7 +272,7 @@ class _Budget(StageEngine):
     def of(self, stage: Stage) -> Engine:
         """See `StageEngine.of`: a stage with a share of the time ends earlier."""
         limited = _Budget(self._engine, self._after(stage.share), self._pool, self._first)
-        limited.failed = self.failed
+        limited.seen = self.seen
         return limited
 
     def run(self, packs: Iterable[Pack], folder: Path, watch: Watch = lambda pack, work: None) -> Iterator[Finished]:
@@ -269,10 +286,11 @@ class _Budget(StageEngine):
         ordered = left if self._first is None else self._in_part(left, self._first)
         begun = takewhile(lambda pack: time.monotonic() < self._end, ordered)
         for finished in self._engine.run(begun, folder, watch):
+            self.seen.ran = True
             if finished.error is None:
                 yield finished
             else:
-                self.failed.append(f"left out, as it failed: {finished.pack.ids[0]}: {finished.error}")
+                self.seen.failed.append(f"left out, as it failed: {finished.pack.ids[0]}: {finished.error}")
 
     def _in_part(self, packs: Sequence[Pack], first: frozenset[str]) -> Iterator[Pack]:
         """Yield the packs of a table in part in the order in which they are begun."""
@@ -301,6 +319,7 @@ class _Budget(StageEngine):
             if file is None or not _is_of(unit, json.loads(content := file.read_bytes())):
                 return None
             found[str(unit_file(Path(), unit.id))] = content
+            self.seen.origins.add(file.parents[1])
         return found
 
     def close(self) -> None:
