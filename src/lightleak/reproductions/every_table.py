@@ -13,6 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
+from lightleak import __version__
 from lightleak.core.errors import LightLeakError, UsageError, close_match
 from lightleak.core.private_files import private_files
 from lightleak.core.records import to_json
@@ -22,7 +23,7 @@ from lightleak.experiments.engine import Engine, Watch, open_engine
 from lightleak.experiments.pack import Files, Finished, Pack
 from lightleak.experiments.probe import Cost
 from lightleak.experiments.settings import RunConfig
-from lightleak.experiments.unit import Unit, unit_file
+from lightleak.experiments.unit import Unit, unit_file, write_whole
 from lightleak.reproductions.comparison import chance_of_agreement
 from lightleak.reproductions.paper.values import PaperTable, load_paper_table, paper_tables
 from lightleak.reproductions.plan import probe_stages
@@ -137,9 +138,9 @@ def run_table(
         return status(state="not run", why=str(error).partition("\n")[0], seconds=time.monotonic() - began)
     ran = sum(one.ours.n > 0 for one in compared)
     in_part = bool(beyond) and ran < len(compared)
-    seen = within.seen
-    home = place if seen.ran or not seen.origins else min(seen.origins)  # where the work was done
-    made = json.loads((home / "environment.json").read_text())
+    if within.seen.origins and not within.seen.ran:  # what the folder holds was measured there
+        write_whole(place / "environment.json", (min(within.seen.origins) / "environment.json").read_text())
+    made = json.loads((place / "environment.json").read_text())
     comparison = json.loads((place / "comparison.json").read_text())
     notes = (*comparison["notes"], *within.seen.failed)
     return status(
@@ -152,7 +153,7 @@ def run_table(
         workers=engine.slots,
         command=command,
         date=made["sessions"][-1]["date"],
-        versions={"python": made["python"], **{name: made["packages"][name] for name in ("torch", "lightleak")}},
+        versions={"lightleak": __version__, "python": made["python"], "torch": made["packages"]["torch"]},
         cores=made["cores"],
         device=made["device"],
         chance=chance_of_agreement(compared),
