@@ -67,7 +67,7 @@ def test_rows_and_report_name_the_defense(noised: Path) -> None:
     assert {(row["defense"], row["defense_strength"]) for row in rows} == {("gaussian_noise", 0.01)}
     assert all("epsilon" not in row and 0 <= row["cell_accuracy"] <= 1 for row in rows)
     page = (noised / "report.html").read_text()
-    assert "With gaussian noise 0.01," in page and "differential privacy for every row" not in page
+    assert "With noise of standard deviation 0.01," in page and "differential privacy for every row" not in page
 
 
 def test_what_is_captured_has_left_the_defense(noised: Path) -> None:

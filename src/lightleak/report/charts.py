@@ -91,7 +91,7 @@ def bar_figure(
     if baseline is not None:
         label = f"guessing {percent(baseline.mean)}"
         rules.append(Rule(baseline.mean, "guess", label, ends=baseline.ends))
-    drawing = draw(Plot(name, SHARES, [Row(bar.label) for bar in bars], [Bars(marks)], rules))
+    drawing = draw(Plot(name, SHARES, [Row(bar.label, heading=bar.heading) for bar in bars], [Bars(marks)], rules))
     return Figure(drawing, title, caption, plot="bars")
 
 

@@ -22,10 +22,19 @@ SMALLEST_SHOWN = 0.0005
 LEAST_SHOWN = 1e-4
 """Percent: an end of an interval nearer than this to 0 or 100 is shown as such."""
 
+TARGET_WITHIN = 0.02
+"""Share by which the epsilon that is granted may stay below the one that was set."""
+
 SMALLEST_LOSS = 0.005
 """Two decimals would show a loss below it as 0.00."""
 
 _DEFENSES = {"dp_sgd": "DP-SGD"}
+_STRENGTHS = {
+    "gaussian_noise": "noise of standard deviation {:g}",
+    "laplacian_noise": "Laplacian noise of scale {:g}",
+    "clipping": "clipping to norm {:g}",
+    "dp_sgd": "DP-SGD, strength {:g}",
+}
 _PROTOCOLS = {"fedsgd": "FedSGD", "fedavg": "FedAvg"}
 _LABELS = {
     "true": "known to the server",
@@ -296,11 +305,23 @@ def labels_phrase(labels: str | None) -> str:
     return _LABELS.get(labels or "", labels or "not stated")
 
 
-def defense_title(name: str | None, strength: float | None = None) -> str:
+def defense_title(name: str | None, strength: float | None = None, epsilon: float | None = None) -> str:
     """Name of the defense with its strength.
 
-    >>> defense_title(None), defense_title("gaussian_noise", 0.01)
-    ('none', 'gaussian noise 0.01')
+    Args:
+        name: as registered.
+        strength: the number that varies it.
+        epsilon: what DP-SGD grants for the whole training: its strength may be another number.
+
+    >>> defense_title(None), defense_title("gaussian_noise", 0.01), defense_title("sign")
+    ('none', 'noise of standard deviation 0.01', 'sign')
+    >>> defense_title("dp_sgd", 1.0, 0.992), defense_title("dp_sgd", 1.1, 3.14)
+    ('DP-SGD, epsilon 1', 'DP-SGD, epsilon 3.14')
     """
     words = _DEFENSES.get(name or "", (name or "none").replace("_", " "))
-    return words if strength is None else f"{words} {strength:g}"
+    if strength is None:
+        return words
+    if name == "dp_sgd" and epsilon is not None:
+        is_target = math.isclose(strength, epsilon, rel_tol=TARGET_WITHIN)
+        return f"{words}, epsilon {strength if is_target else epsilon:.3g}"
+    return _STRENGTHS.get(name or "", f"{words} {{:g}}").format(strength)

@@ -129,8 +129,8 @@ def test_the_undefended_run_is_the_reference_wherever_it_stands(plain, defended)
     assert reference_of([after, after]) is after
     first_of, other = measured_runs([after, before])
     assert (first_of.run, other.run, other.reference) == (before, after, before)
-    assert (first_of.title, other.title) == ("no defense", "gaussian noise 0.01")
-    assert (run_title(after), run_title(before)) == ("gaussian noise 0.01 (noisy)", "no defense (plain)")
+    assert (first_of.title, other.title) == ("no defense", "noise of standard deviation 0.01")
+    assert (run_title(after), run_title(before)) == ("noise of standard deviation 0.01 (noisy)", "no defense (plain)")
     assert first_of.is_reference and len(measured_runs([before])) == 1
 
 

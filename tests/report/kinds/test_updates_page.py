@@ -17,6 +17,7 @@ from lightleak.report import build_report
 from lightleak.report.kinds.updates import page
 from lightleak.report.page import render
 from lightleak.report.read import Run, load_run
+from lightleak.report.sections.rows import MOST_CELLS
 
 HOSTILE = "<script>alert(1)</script>"
 BASE = UpdateRow(
@@ -80,7 +81,7 @@ def test_fedavg_is_described_in_its_own_words_throughout(page_of, make_run) -> N
         "Rows behind an update",
         "rows behind the update",  # the axis
         "Updates of 32 rows.",
-        "gaussian noise 0.01",
+        "noise of standard deviation 0.01",
     ):
         assert words in found.text, words
     for words in ("FedSGD", "client's batch", "epoch of training", "one batch of"):
@@ -221,7 +222,7 @@ def test_redaction_leaves_no_value(outline, page_of, make_run) -> None:
         ({"attacks": ("random",)}, "Only the guessing baseline has finished"),
         ({"n_batches": 0}, "no attack has finished"),
         ({"without": ("config.yaml",)}, "no config.yaml"),
-        ({"batch_sizes": (128,)}, "The first 64 of 128 rows are shown."),
+        ({"batch_sizes": (128,)}, f"The first {MOST_CELLS // 14} of 128 rows are shown."),
         ({"extra": {"labels": "restored", "label_count_error": 1.0}}, "Wrong labels"),
         ({"extra": {"cell_accuracy": None}}, "how much was recovered is unknown"),
         ({"extra": {"source": "training", "epoch": 1}}, "during training, on updates captured"),

@@ -27,7 +27,7 @@ def test_before_and_after_stand_on_one_page(plain, defended, outline, tmp_path: 
     assert page.ids[:5] == ["summary", "risk", "change", "tested", "what"]
     for words in (
         "In plain language",
-        "Gaussian noise 0.01 (noisy) against no defense (plain)",
+        "Noise of standard deviation 0.01 (noisy) against no defense (plain)",
         "defense.options.scale not set 0.01",
         "Whoever runs the server",
         "6 pairs",
@@ -97,7 +97,7 @@ def test_three_runs_are_each_compared_with_the_undefended(plain, defended, outli
     runs = [defended(first, 0.5, "some"), first, defended(first, 0.2, "much")]
     page = outline(build_report(runs, tmp_path / "all.html").read_text())
     for name in ("some", "much"):
-        assert f"Gaussian noise 0.01 ({name}) against no defense (plain)" in page.text
+        assert f"Noise of standard deviation 0.01 ({name}) against no defense (plain)" in page.text
 
 
 def test_both_widths_show_it_without_sideways_scrolling(plain, defended, browser, tmp_path: Path) -> None:

@@ -95,8 +95,8 @@ def test_what_proves_alone_is_compared_with_what_recovers_without_proof(
 
 def test_a_run_with_a_defense_names_the_run_without_one(plain, defended, summary) -> None:
     found = summary(defended(plain()))
-    assert "{name: none}" in found.defenses and "gaussian noise 0.01" in found.defenses
-    assert found.text.startswith("In plain language With gaussian noise 0.01, whoever")
+    assert "{name: none}" in found.defenses and "noise of standard deviation 0.01" in found.defenses
+    assert found.text.startswith("In plain language With noise of standard deviation 0.01, whoever")
 
 
 def test_the_first_page_is_short(plain, defended, summary) -> None:
@@ -109,7 +109,7 @@ def test_the_first_page_is_short(plain, defended, summary) -> None:
 def test_the_defense_that_helps_is_named_with_its_price(plain, defended, summary) -> None:
     first = plain(0.85)
     found = summary(first, defended(first, 0.2, accuracy=0.80))
-    assert "Gaussian noise 0.01 helps: records at risk go from" in " ".join(found.defenses.split())
+    assert "Noise of standard deviation 0.01 helps: records at risk go from" in " ".join(found.defenses.split())
     assert "The model's accuracy loses 5.0 points." in found.defenses
     assert re.search(r"80 of 100 new records correctly \(\S+ to \S+\); change −5.0 \(−\S+ to −\S+\)", found.headings[1])
     assert all("▼" in found.lines[1][column] for column in (1, 3))
@@ -126,7 +126,7 @@ def test_a_defense_that_does_not_help_is_said_to(plain, defended, summary, kept:
 def test_the_best_of_several_defenses_is_named_after_the_fact(plain, defended, summary) -> None:
     first = plain()
     found = summary(first, defended(first, 0.4, "some"), defended(first, 0.1, "much"))
-    assert "2 of 2 changes help measurably; gaussian noise 0.01 (much) leaves fewest" in found.defenses
+    assert "2 of 2 changes help measurably; noise of standard deviation 0.01 (much) leaves fewest" in found.defenses
     assert "named after the fact" in found.defenses
 
 
@@ -207,7 +207,7 @@ def all_or_none(row: dict) -> float:
 def test_words_and_sign_follow_one_rule(plain, defended, rewritten, summary, n: int, sign: str, verdict: str) -> None:
     first = plain(n_batches=n)
     found = summary(*(rewritten(run, exact_match_rate=all_or_none) for run in (defended(first, 0.2), first)))
-    assert f"Gaussian noise 0.01 {verdict} records at risk go from 100 to 0 of 100" in found.defenses
+    assert f"Noise of standard deviation 0.01 {verdict} records at risk go from 100 to 0 of 100" in found.defenses
     assert f"{sign} −100.0" in found.lines[1][1]
     assert ("of 100 (may be chance), values" in found.defenses) is (sign == "○")
     assert ("With 4 messages not even a change from all records to none would be sure" in found.defenses) is (n == 4)
@@ -261,7 +261,10 @@ def test_a_defense_is_judged_where_every_attack_was_run(plain, defended, summary
         (folder / "results.json").write_text(json.dumps(raw))
         rows[folder] = raw["rows"]
     said = summary(first, noised)
-    assert "Gaussian noise 0.01 does not help measurably: records at risk go from 100 to 100 of 100" in said.defenses
+    assert (
+        "Noise of standard deviation 0.01 does not help measurably: records at risk go from 100 to 100 of 100"
+        in said.defenses
+    )
 
     alone = {"schema_version": 1, "rows": [row for row in rows[noised] if row["attack"] != "tableak"]}
     (noised / "results.json").write_text(json.dumps(alone))
@@ -286,8 +289,8 @@ def test_another_table_or_network_is_named(plain, defended, rewritten, summary) 
     assert "It has another network (linear in place of mlp-100-100), so the defense is not all" in both.defenses
     other = summary(first, table)
     assert (
-        "Gaussian noise 0.01: measured on another table (german in place of adult) and another network (linear in "
-        "place of mlp-100-100), so it cannot be compared." in other.defenses
+        "Noise of standard deviation 0.01: measured on another table (german in place of adult) and another network "
+        "(linear in place of mlp-100-100), so it cannot be compared." in other.defenses
     )
     assert "change" not in other.headings[1]  # two tables have no difference of accuracies
     assert measured_runs([load_run(first), load_run(table)])[1].cost is None

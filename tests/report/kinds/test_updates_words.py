@@ -118,7 +118,7 @@ def test_rows_behind_an_update(row: UpdateRow, said: str) -> None:
 
 def test_privacy_is_claimed_only_where_an_accountant_found_it() -> None:
     noise = UpdateRow(attack="a", defense="gaussian_noise", defense_strength=0.01)
-    assert words("defended", noise) == "gaussian noise 0.01"
+    assert words("defended", noise) == "noise of standard deviation 0.01"
     private = replace(noise, defense="dp_sgd", epsilon=3.0, delta=1e-5)
     for fact in ("DP-SGD", "δ 1e-05", "ε 3 of the whole training"):
         assert fact in " ".join(words("defended", private).split())

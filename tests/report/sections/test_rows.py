@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightleak.report.blocks import Table
+from lightleak.report.blocks import Details, Page, Table
 from lightleak.report.kinds.updates_groups import attacks, compare, strongest_first
+from lightleak.report.page import render
 from lightleak.report.read import Run, load_run
-from lightleak.report.sections.rows import MOST_ROWS, SHADES, Batch, confidence, rows_section, shade, typical_batch
+from lightleak.report.sections.rows import MOST_CELLS, SHADES, Batch, confidence, rows_section, shade, typical_batch
 
 HEADER = "row,column,true,reconstructed,correct,entropy\n"
 UNIT = ("batch", "batches")
@@ -25,7 +26,8 @@ def batch_of(*runs: Run) -> Batch | None:
 
 
 def table_of(batch: Batch | None, redact: bool = False) -> Table:
-    return next(block for block in rows_section(batch, UNIT, redact).blocks if isinstance(block, Table))
+    folds = [block for block in rows_section(batch, UNIT, redact).blocks if isinstance(block, Details)]
+    return next(block for fold in folds for block in fold.blocks if isinstance(block, Table))
 
 
 def write(folder: Path, run: Run, text: str) -> None:
@@ -134,7 +136,20 @@ def test_redaction_drops_values_and_keeps_marks(make_run) -> None:
 def test_a_large_batch_is_cut(make_run) -> None:
     found = batch_of(load_run(make_run(batch_sizes=(128,), n_batches=1)))
     assert found is not None
-    assert (len(table_of(found).groups), found.n_rows) == (MOST_ROWS, 128)
+    shown = table_of(found)
+    assert found.n_rows == 128 and len(shown.groups) == MOST_CELLS // (len(shown.head) - 1) < 128
+    assert f"The first {len(shown.groups)} of 128 rows are shown." in str(rows_section(found, UNIT, False).blocks[0])
+
+
+def test_of_a_wide_table_fewer_rows_are_shown_folded(make_run) -> None:
+    run = load_run(make_run(batch_sizes=(32,), n_batches=1))
+    lines = "".join(f"{row},c{column},a,a,1,0.1\n" for row in range(32) for column in range(50))
+    for one in run.rows:
+        (run.path / one.reconstruction).write_text(HEADER + lines)
+    section = rows_section(batch_of(run), UNIT, False)
+    assert len(table_of(batch_of(run)).groups) == MOST_CELLS // 50 == 30
+    assert isinstance(section.blocks[-1], Details) and section.blocks[-1].summary == "30 rows of 50 columns"
+    assert len(render(Page("", "", [section]))) < 450_000
 
 
 def test_rows_are_read_from_the_folder_of_their_own_run(make_named_run) -> None:

@@ -119,17 +119,17 @@ def test_the_checklist_answers_what_a_run_can_and_leaves_the_rest_to_the_control
     [
         (
             UpdateRow(attack="exact", defense="gaussian_noise", defense_strength=0.01),
-            "gaussian noise 0.01 states no guarantee",
+            "noise of standard deviation 0.01 states no guarantee",
             UNCLAIMED,
             UNCLAIMED,
-            "Attacked under gaussian noise 0.01",
+            "Attacked under noise of standard deviation 0.01",
         ),
         (
             UpdateRow(attack="exact", defense="clipping", defense_strength=0.1),
-            "clipping 0.1 states no guarantee",
+            "clipping to norm 0.1 states no guarantee",
             UNCLAIMED,
             UNCLAIMED,
-            f"{NO_NOISE}: clipping 0.1",
+            f"{NO_NOISE}: clipping to norm 0.1",
         ),
         (
             UpdateRow(attack="exact", defense="nvflare_svt", release_epsilon=0.5, delta=0.0, privacy_unit="client"),

@@ -291,7 +291,9 @@ def run_title(run: Run) -> str:
 
 def _defense_of(run: Run) -> str:
     row: Row | None = next(iter(run.rows), None)
-    return "no defense" if row is None or row.is_undefended else defense_title(row.defense, row.defense_strength)
+    if row is None or row.is_undefended:
+        return "no defense"
+    return defense_title(row.defense, row.defense_strength, row.number("epsilon"))
 
 
 def utility_of(run: Run) -> Utility | None:

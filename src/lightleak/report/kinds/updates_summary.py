@@ -10,7 +10,7 @@ from lightleak.core.threat_model import Aim
 from lightleak.report.blocks import Cell, Column, Figure, Section
 from lightleak.report.budget import BASELINES, PROOFS, budget
 from lightleak.report.charts import EstimateRow, bar_figure, series_style
-from lightleak.report.format import joined, listed, points, with_interval
+from lightleak.report.format import listed, points, with_interval
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.frontier_advice import OPTIMIZES, SAMPLE, recommend
 from lightleak.report.kinds.frontier_groups import compare as frontiers_of
@@ -68,7 +68,7 @@ def summary_section(runs: Sequence[Run], best: UpdateGroup | None = None, helped
         who = roles(rows) or "whoever reads the updates"
         defense = "" if reference.is_undefended else reference.title
         first = (fill("people", "lead", people, who, defense), people_figure(people, guess_of(found[0].run)))
-        risks = risks_table(risk_lines(people), "people")
+        risks = risks_table(risk_lines(people), "people" if people.has_certificates else "people or records")
     else:
         first = (words("lead", reference), _picture([reference, *shown]))
         risks = risks_table(_risks(reference.worst), "records")
@@ -193,11 +193,12 @@ def _picture(shown: Sequence[Measured]) -> Figure:
         lines = [(one, one.worst) for one in shown]
     bars = [
         EstimateRow(
-            joined(one.title if len(shown) > 1 else "", words("place", line), by=": "),
+            words("place", line),
             line.risk,
             series_style(shown.index(one)),
+            heading=one.title if len(shown) > 1 and one is not before else "",
         )
-        for one, line in lines
+        for before, (one, line) in zip([None, *(one for one, _ in lines)], lines, strict=False)
     ]
     guessed = shown[0].worst.exposure.guessed_rows
     guess = Estimate(guessed.mean) if guessed else None  # its interval is in the table

@@ -98,7 +98,7 @@ def parts(row: UpdateRow, names: Iterable[str]) -> list[str]:
     wanted = list(names)
     if not {"defense", "defense_strength"} <= set(wanted):
         return [_PARTS[name](row) for name in wanted]
-    both = f"defense {defense_title(row.defense, row.defense_strength)}"
+    both = f"defense {defense_title(row.defense, row.defense_strength, row.epsilon)}"
     return [both if name == "defense" else _PARTS[name](row) for name in wanted if name != "defense_strength"]
 
 

@@ -157,8 +157,9 @@ def risk_lines(people: People) -> list[RiskLine]:
         linked += f": takes two {'epochs' if people.unit == 'step' else 'rounds'}"
     if people.linkage and not people.linked:
         linked += ": nothing was proven"
+    fits = "" if people.has_certificates else "of 100 records, not people: "
     named = (
-        ("Singling out", "a recovered record that fits nobody else", people.singling_out),
+        ("Singling out", f"{fits}a recovered record that fits nobody else", people.singling_out),
         ("Linkage", linked, people.linked),
         ("Inference", secret + (f": the largest gain of {of} columns" if of > 1 else ""), people.inference),
     )

@@ -4,20 +4,21 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import get_args
 
 from lightleak.core.certificate import RowStatus
 from lightleak.core.grouping import by_key
 from lightleak.core.results import UpdateRow
 from lightleak.report.blocks import Block, Cell, Line, Lines, Section, Table
-from lightleak.report.format import DASH
+from lightleak.report.format import DASH, counted
 from lightleak.report.kinds.updates_groups import UpdateGroup
-from lightleak.report.page import fill
+from lightleak.report.page import fill, folded
 from lightleak.report.read import STATUS, Run, cells_file, load_cells
 from lightleak.report.read import Cell as Value
 
-MOST_ROWS = 64
-"""Rows of a batch that are shown; more makes a page that nobody reads and a file that is hard to send."""
+MOST_CELLS = 1500
+"""Cells of a batch that are shown; more makes a page that nobody reads and a file that is hard to send."""
 
 SHADES = 4
 """Steps of color for the attacker's confidence; more cannot be distinguished side by side."""
@@ -74,14 +75,15 @@ def typical_batch(runs: Sequence[Run], ranked: Iterable[UpdateGroup]) -> Batch |
 
 def rows_section(batch: Batch | None, unit: tuple[str, str], redact: bool) -> Section:
     """Draw the rows of a batch; with ``redact`` only whether each cell is right."""
-    blocks: list[Block] = [fill("rows", "words", batch, unit, MOST_ROWS, redact)]
+    columns = tuple(dict.fromkeys(cell["column"] for cell in batch.cells)) if batch else ()
+    most = max(1, MOST_CELLS // max(1, len(columns)))
+    blocks: list[Block] = [fill("rows", "words", batch, unit, most, redact)]
     if batch is not None:
-        columns = tuple(dict.fromkeys(cell["column"] for cell in batch.cells))
         statuses = [status for status in get_args(RowStatus) if any(cell[STATUS] == status for cell in batch.cells)]
-        blocks += [
-            fill("rows", "legend", range(1, SHADES + 1), statuses),
-            Table("True and reconstructed rows", ("Row", *columns), tuple(_lines(batch, columns, redact)), box="rows"),
-        ]
+        shown = tuple(islice(_lines(batch, columns, redact), most))
+        legend = fill("rows", "legend", range(1, SHADES + 1), statuses)
+        table = Table("True and reconstructed rows", ("Row", *columns), shown, box="rows")
+        blocks += folded(f"{counted(len(shown), 'row')} of {counted(len(columns), 'column')}", legend, table)
     return Section("rows", "Rows side by side", tuple(blocks))
 
 
@@ -158,7 +160,7 @@ def _lines(batch: Batch, columns: Sequence[str], redact: bool) -> Iterable[Lines
         return fill("rows", "cell", cell["column"], shown(cell, "reconstructed"), is_right, _entropy(cell), step)
 
     by_row = by_key(batch.cells, lambda cell: cell["row"]).values()
-    for number, of_row in enumerate(list(by_row)[:MOST_ROWS], start=1):
+    for number, of_row in enumerate(by_row, start=1):
         cells = [{one["column"]: one for one in of_row}.get(name) for name in columns]
         head = fill("rows", "head", number if redact else 0, "recovered", of_row[0][STATUS])
         found = Line((Cell(head), *(Cell(recovered(one), css="long") for one in cells)))

@@ -62,7 +62,10 @@ def test_the_checklist_answers_what_a_frontier_measures(page_of, make_frontier) 
     assert "Gaussian noise 0.01: −0.1 (−0.2 to −0.1) points" in said("What does the protection cost")
     assert said("Where is noise added").startswith("By each client, to its update before it is sent")
     epsilon = said("Which epsilon")
-    assert "DP-SGD 0.5: epsilon 9.83, delta 1e-05" in epsilon and "clipping 0.1 and clipping 1 state no" in epsilon
+    assert (
+        "DP-SGD, strength 0.5: epsilon 9.83, delta 1e-05" in epsilon
+        and "clipping to norm 0.1 and clipping to norm 1 state no" in epsilon
+    )
     assert "Not known from this report" not in page.text.partition("Checklist")[2]
     assert "The three risks Singling out: 25 of 100 records read whole" in page.text
 
