@@ -1,5 +1,6 @@
 """On a GPU, steps that are recorded once and repeated do what steps one by one do."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,8 +65,8 @@ def test_only_steps_that_repeat_are_recorded(
             done.append("replayed")
 
     class Recording:
-        def __init__(self, graph: Graph) -> None:
-            pass
+        def __init__(self, graph: Graph, capture_error_mode: str) -> None:
+            assert capture_error_mode == "thread_local"
 
         def __enter__(self) -> None:
             done.append("recorded:")
@@ -73,6 +74,8 @@ def test_only_steps_that_repeat_are_recorded(
         def __exit__(self, *_: object) -> None:
             pass
 
+    devices: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext(devices.append(device)))
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
     monkeypatch.setattr(torch.cuda, "graph", Recording)
 
@@ -80,8 +83,10 @@ def test_only_steps_that_repeat_are_recorded(
         done.append("run")
         return torch.zeros(1)
 
-    take = engine._Recorded(advance, [object() if part is None else Part(part) for part in parts])
+    second = torch.device("cuda:1")
+    take = engine._Recorded(advance, [object() if part is None else Part(part) for part in parts], second)
     for _ in range(6):
         take(0.0)
     begun = ["run"] * 3
+    assert devices == ([second] if recorded else [])
     assert done == [*begun, "recorded:", "run", *["replayed"] * 3] if recorded else done == ["run"] * 6

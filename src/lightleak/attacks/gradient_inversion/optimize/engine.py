@@ -105,7 +105,7 @@ def invert(
             z.copy_(torch.where((found < stop_below)[..., None, None], before, z))
         return found
 
-    take = _Recorded(advance, (relaxation, matcher)) if is_cuda else advance
+    take = _Recorded(advance, (relaxation, matcher), z.device) if is_cuda else advance
     for step in range(config.steps):
         share = step / config.steps
         if config.schedule == "cosine":
@@ -135,17 +135,19 @@ class _Recorded:
     Args:
         advance: a step, given the share of the steps before it; returns the loss.
         parts: what decides whether steps repeat.
+        device: where they run.
     """
 
-    def __init__(self, advance: Callable[[float], Tensor], parts: Sequence[object]) -> None:
-        self.advance, self.parts, self.taken = advance, parts, 0
+    def __init__(self, advance: Callable[[float], Tensor], parts: Sequence[object], device: torch.device) -> None:
+        self.advance, self.parts, self.device, self.taken = advance, parts, device, 0
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def __call__(self, share: float) -> Tensor:
         self.taken += 1
         if self.taken == FIRST_STEPS and all(isinstance(part, Repeating) and part.repeats for part in self.parts):
             self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph):
+            # Other threads, such as one that loads data, may go on meanwhile.
+            with torch.cuda.device(self.device), torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
                 self.loss = self.advance(share)  # recorded, not run
         if self.graph is None:
             return self.advance(share)
