@@ -16,12 +16,13 @@ from lightleak.reproductions.provfl.grid import SplitTrainings
 from lightleak.reproductions.reproduction import Reproduction
 from lightleak.reproductions.settings import Selection
 from lightleak.reproductions.tableak.fedsgd import GradientAttacks, UpdateAttacks, setting_of
-from lightleak.reproductions.tableak.prior_search import PriorSearch
+from lightleak.reproductions.tableak.prior_search import GradInversionSearch, PriorSearch
 from lightleak.reproductions.tableak.trainings import NoisedGradients
 
 UPDATES: dict[str, type[UpdateAttacks]] = {
     "tableak.fedsgd.GradientAttacks": GradientAttacks,
     "tableak.prior_search.PriorSearch": PriorSearch,
+    "tableak.prior_search.GradInversionSearch": GradInversionSearch,
     "tableak.trainings.NoisedGradients": NoisedGradients,
 }
 ON_UPDATES = ("fig5", "table1", "table2", "table5", "table6", "table13", "table25", "table34")

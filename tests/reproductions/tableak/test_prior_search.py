@@ -21,6 +21,7 @@ from lightleak.reproductions.tableak.fedsgd import ON_UPDATES
 from lightleak.reproductions.tableak.prior_search import (
     PRIOR_WEIGHTS,
     SEARCH_FILE,
+    GradInversionSearch,
     PriorSearch,
     best_weight,
     local_setting_of,
@@ -206,3 +207,29 @@ def test_plans_travel_to_worker_processes() -> None:
         there = pickle.loads(pickle.dumps(plan))()
         assert [(unit.id, unit.options, unit.facts) for unit in there] == [(u.id, u.options, u.facts) for u in plan()]
         assert torch.equal(there[0].observe()[1].inputs, plan()[0].observe()[1].inputs)
+
+
+def test_gradinversion_gets_the_weights_that_are_best_on_a_validation_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prior_search, "GRID", (1.0, 0.0))
+    of = {"dataset": "synthetic-d1-c1", "labels": "true", "batch_size": 2, "steps": 3}
+    networks = ("linear", "resnet")
+    cells = [PaperCell("cell_accuracy", "percent", 50.0, attack="gradinversion", network=one, **of) for one in networks]
+    cells.append(PaperCell("cell_accuracy", "percent", 50.0, attack="random", network="linear", **of))
+    table = GradInversionSearch(replace(TABLE, cells=tuple(cells)), Selection(batches=2))
+    linear, resnet, guess = table.settings()
+    assert list(table.trials()) == [linear, resnet]  # the guess has no weight to choose
+    assert list(table.trials()[linear]) == [(1.0,), (0.0,)] and len(table.trials()[resnet]) == 4  # 2 x 2 with BatchNorm
+    tried = [unit.options for unit in table.search_units()]
+    assert tried[2] == {"steps": 3, "initialization": "symmetric", "l2_prior": 1.0, "batch_norm_prior": 1.0}
+
+    compared, rows, notes = run_stages(table, tmp_path / "run", quiet=True)
+    record = json.loads((tmp_path / "run" / SEARCH_FILE).read_text())
+    best = {one["target"]: one for one in record if one["chosen"]}
+    assert set(best) == set(networks) and len(record) == 6
+    for row in rows[:4]:
+        assert row["options"]["l2_prior"] == best[row["target"]]["l2_prior"]
+    assert [one.ours.n for one in compared] == [2, 2, 2]
+    assert any(note.startswith("Weights chosen for gradinversion: linear: ") for note in notes)
+    assert table.weights(Path("no such run")) == dict.fromkeys((linear, resnet, guess))  # as it is registered

@@ -320,7 +320,6 @@ class GradientAttacks(UpdateAttacks):
             "network": True,
             "statistics": True,
             "random": any(cell.attack == "random" for cell in self.cells),
-            "gradinversion": any(cell.attack == "gradinversion" for cell in self.cells),
             "start": any(map(starts_show, self.cells)),
             "training_epochs": any(cell.training_epochs for cell in self.cells),
             "entropy": any("entropy" in cell.metric or "top25" in cell.metric for cell in self.cells),

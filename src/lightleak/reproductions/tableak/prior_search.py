@@ -1,14 +1,15 @@
-"""TabLeak's tables of FedAvg (2 and 21 to 24).
+"""TabLeak's tables whose attacks have weights of a prior: of FedAvg (2 and 21 to 24), and of networks (3, 10 to 13).
 
-The paper prints the best of seven weights of the epoch prior, chosen on the clients it reports. Here a weight is chosen
-per cell and attack on a validation client that no cell reports: first all of the search, then what is reported.
+The paper prints the best of a grid of weights, chosen on the clients it reports. Here weights are chosen per cell and
+attack on a validation client that no cell reports: first all of the search, then what is reported.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -20,7 +21,14 @@ from lightleak.experiments.unit import Unit, write_whole
 from lightleak.reproductions.paper.values import PaperCell, note
 from lightleak.reproductions.reproduction import Row, Rows, Stage
 from lightleak.reproductions.settings import Selection, check_settings
-from lightleak.reproductions.tableak.fedsgd import STRONGEST, Setting, UpdateAttacks, options_of, setting_of
+from lightleak.reproductions.tableak.fedsgd import (
+    STRONGEST,
+    Setting,
+    UpdateAttacks,
+    gradient_setting_of,
+    options_of,
+    setting_of,
+)
 
 CLIENTS = 5
 """Clients per cell by default; the paper has 50."""
@@ -35,11 +43,20 @@ SEARCH_SHARE = 1 / 3
 LEARNING_RATE = 0.01  # App. B
 SEARCH_FILE = "validation.json"
 
-Weights = Mapping[Setting, float | None]
+GRID = (1.0, 0.1, 0.01, 0.001, 1e-4, 1e-5, 0.0)
+"""Weights of each of GradInversion's priors in the published runs (``prior_params``)."""
+WITH_STATISTICS = ("cnn", "resnet")
+"""Networks with BatchNorm, of which GradInversion has a second prior."""
+
+Weight = float | tuple[float, ...]
+Weights = Mapping[Setting, Any]
+"""Of every setting: a `Weight`, or None where the attack has none."""
 
 
 class PriorSearch(UpdateAttacks):
     """Attacks on FedAvg clients with the weight that the search chose for each setting."""
+
+    chosen_note: ClassVar[str] = "prior_chosen"
 
     def choose(self) -> list[PaperCell]:
         """The selected cells; settings that no cell has are refused."""
@@ -49,6 +66,18 @@ class PriorSearch(UpdateAttacks):
     def setting(self, cell: PaperCell) -> Setting:
         """See `local_setting_of`."""
         return local_setting_of(cell)
+
+    def candidates(self, setting: Setting) -> Sequence[Weight]:
+        """The weights that are tried; none where there is nothing to choose."""
+        return PRIOR_WEIGHTS if has_prior(setting) else ()
+
+    def usual(self, setting: Setting) -> Weight | None:
+        """The weight where none was tried; None leaves the attack as it is."""
+        return None if setting.attack in WITHOUT_PRIOR else 0.0
+
+    def weighted(self, setting: Setting, weight: Any) -> Setting:
+        """The setting with a weight."""
+        return weighted(setting, weight)
 
     def stages(self) -> list[Stage]:
         """The search, then the reported attacks, whose plan reads what the search found."""
@@ -67,12 +96,13 @@ class PriorSearch(UpdateAttacks):
         """The reported attacks in packs."""
         return update_packs(self.reported_units(self.weights(folder)), "nothing", folder, device)
 
-    def trials(self) -> dict[Setting, dict[float, Setting]]:
+    def trials(self) -> dict[Setting, dict[Any, Setting]]:
         """Return what the search runs, by weight, for every setting with a prior."""
         most = self.selection.search_restarts or VALIDATION_RESTARTS
         return {
-            setting: {weight: weighted(_with_restarts(setting, most), weight) for weight in PRIOR_WEIGHTS}
-            for setting in filter(has_prior, self.settings())
+            setting: {weight: self.weighted(_with_restarts(setting, most), weight) for weight in tried}
+            for setting in self.settings()
+            if (tried := self.candidates(setting))
         }
 
     def search_units(self) -> list[Unit]:
@@ -84,31 +114,32 @@ class PriorSearch(UpdateAttacks):
     def reported_units(self, weights: Weights) -> list[Unit]:
         """The clients of every cell, attacked with the chosen weight."""
         return [
-            weighted(setting, weight).unit(seed, index, self.selection.data_folder)
+            self.weighted(setting, weight).unit(seed, index, self.selection.data_folder)
             for setting, weight in weights.items()
             for seed, index in self.repeated(CLIENTS)
         ]
 
     def weights(self, folder: Path) -> Weights:
-        """Return the weight of every setting by the finished part of the search; 0 without any."""
+        """Return the weight of every setting by the finished part of the search; the usual one without any."""
         accuracy = {row["setting"]: row["cell_accuracy"] for row in finished_rows(self.search_units(), folder)}
         trials = self.trials()
         return {
-            setting: None if setting.attack in WITHOUT_PRIOR else best_weight(trials.get(setting, {}), accuracy)
-            for setting in self.settings()
+            setting: best_weight(trials.get(setting, {}), accuracy, self.usual(setting)) for setting in self.settings()
         }
 
     def leave(self, rows: Rows, folder: Path) -> None:
         """Write a summary of the search, with the chosen weights."""
         self.chosen, trials = self.weights(folder), self.trials()
-        chosen = {of_setting[self.chosen[setting] or 0.0].name for setting, of_setting in trials.items()}
+        chosen = {of_setting[self.chosen[setting]].name for setting, of_setting in trials.items()}
         keys = ("dataset", "target", "attack", "local_epochs", "local_batches", "epoch_prior", "cell_accuracy", "seed")
+        weights = ("restarts", "l2_prior", "batch_norm_prior")
         units = self.search_units()
         finished = finished_rows(units, folder)
         self.unfinished = len(units) - len(finished)
         record = [
-            {key: row[key] for key in keys}
-            | {"restarts": row["options"].get("restarts"), "chosen": row["setting"] in chosen}
+            {key: row[key] for key in keys if key in row}
+            | {key: row["options"].get(key) for key in weights}
+            | {"chosen": row["setting"] in chosen}
             for row in finished
         ]
         write_whole(folder / SEARCH_FILE, json.dumps(record, indent=1))
@@ -116,32 +147,78 @@ class PriorSearch(UpdateAttacks):
     def where(self, cell: PaperCell) -> Row:
         """The rows of the cell's setting with its weight."""
         setting = self.setting(cell)
-        return {"setting": weighted(setting, self.chosen[setting]).name}
+        return {"setting": self.weighted(setting, self.chosen[setting]).name}
 
     def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
         """How clients and weights were chosen."""
-        restarts = self.selection.search_restarts or VALIDATION_RESTARTS
-        searched = any(map(has_prior, self.chosen))
-        search = {"weights": ", ".join(map(str, PRIOR_WEIGHTS)), "restarts": restarts, "file": SEARCH_FILE}
-        left = {"unfinished": self.unfinished, "planned": len(self.search_units())}
         return {
             "clients": {"clients": self.selection.batches or CLIENTS},
             "all_rows": True,
-            "prior_search": search if searched else False,
-            "prior_unfinished": left if self.unfinished else False,
             "random_per_client": any(setting.attack == "random" for setting in self.chosen),
+            **self.search_remarks("prior_search", ", ".join(map(str, PRIOR_WEIGHTS))),
         }
+
+    def search_remarks(self, name: str, weights: str) -> Mapping[str, bool | Mapping[str, Any]]:
+        """How weights were chosen, under the name of the note on it, and what of the search is missing."""
+        restarts = self.selection.search_restarts or VALIDATION_RESTARTS
+        search = {"weights": weights, "restarts": restarts, "file": SEARCH_FILE}
+        left = {"unfinished": self.unfinished, "planned": len(self.search_units())}
+        searched = any(map(self.candidates, self.chosen))
+        return {name: search if searched else False, "prior_unfinished": left if self.unfinished else False}
 
     def notes(self, rows: Rows) -> list[str]:
         """Also the chosen weights, by attack."""
+        searched = [setting for setting in self.chosen if self.candidates(setting)]
         chosen = [
-            note("tableak", "prior_chosen", attack=attack, chosen=", ".join(map(self._chosen_words, settings)))
-            for attack, settings in by_key(filter(has_prior, self.chosen), lambda setting: setting.attack).items()
+            note("tableak", self.chosen_note, attack=attack, chosen=", ".join(map(self.chosen_words, settings)))
+            for attack, settings in by_key(searched, lambda setting: setting.attack).items()
         ]
         return [*super().notes(rows), *chosen]
 
-    def _chosen_words(self, setting: Setting) -> str:
+    def chosen_words(self, setting: Setting) -> str:
+        """What was chosen for a setting."""
         return f"{setting.protocol.local_epochs}x{setting.protocol.local_batches}: {self.chosen[setting]:g}"
+
+
+class GradInversionSearch(PriorSearch):
+    """Attacks on gradients of several networks, GradInversion with the weights that the search chose for each."""
+
+    chosen_note = "grid_chosen"
+
+    def choose(self) -> list[PaperCell]:
+        """The selected cells."""
+        return UpdateAttacks.choose(self)
+
+    def setting(self, cell: PaperCell) -> Setting:
+        """See `gradient_setting_of`."""
+        return gradient_setting_of(cell)
+
+    def candidates(self, setting: Setting) -> Sequence[Weight]:
+        """See `PriorSearch.candidates`."""
+        if setting.attack != "gradinversion":
+            return ()
+        return list(product(GRID, repeat=2 if setting.network in WITH_STATISTICS else 1))
+
+    def usual(self, setting: Setting) -> Weight | None:
+        """See `PriorSearch.usual`."""
+        return None
+
+    def weighted(self, setting: Setting, weight: Any) -> Setting:
+        """See `PriorSearch.weighted`."""
+        named = dict(zip(("l2_prior", "batch_norm_prior"), weight or (), strict=False))
+        return replace(setting, options=options_of(dict(setting.options) | named))
+
+    def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
+        """See `UpdateAttacks.remarks`."""
+        is_random = any(cell.attack == "random" for cell in self.cells)
+        search = self.search_remarks("grid_search", ", ".join(f"{weight:g}" for weight in GRID))
+        return {"network": True, "statistics": True, "random": is_random, **search}
+
+    def chosen_words(self, setting: Setting) -> str:
+        """See `PriorSearch.chosen_words`."""
+        found = self.chosen[setting]
+        said = "the usual ones" if found is None else " and ".join(f"{weight:g}" for weight in found)
+        return f"{setting.network}: {said}"
 
 
 def local_setting_of(cell: PaperCell) -> Setting:
@@ -172,15 +249,16 @@ def weighted(setting: Setting, weight: float | None) -> Setting:
     return replace(setting, options=options_of(dict(setting.options) | {"epoch_prior": weight}))
 
 
-def best_weight(trials: Mapping[float, Setting], accuracy: Mapping[str, float]) -> float:
-    """Return the weight of the most accurate trial, the first of equal ones; 0 where none has finished.
+def best_weight(trials: Mapping[Any, Setting], accuracy: Mapping[str, float], usual: Any = 0.0) -> Any:
+    """Return the weight of the most accurate trial, the first of equal ones; the usual one where none has finished.
 
     Args:
         trials: by weight.
         accuracy: of the finished trials, by name.
+        usual: see `PriorSearch.usual`.
     """
     found = {weight: accuracy[trial.name] for weight, trial in trials.items() if trial.name in accuracy}
-    return max(found, key=lambda weight: found[weight], default=0.0)
+    return max(found, key=lambda weight: found[weight], default=usual)
 
 
 def _with_restarts(setting: Setting, most: int) -> Setting:
