@@ -144,7 +144,7 @@ def test_as_many_batches_as_asked_are_measured_without_a_probe(
     monkeypatch.setattr(module.time, "monotonic", lambda: 100.0 * len(attacked))  # over after the first pack
     cut = run_every_table("tableak-made1", tmp_path / "cut", HERE, 1.0, Selection(batches=2), silent).tables[0]
     assert [row.n for row in cut.cells] == [0, 2]
-    assert cut.why == "as many as 3 times the budget began: 1, those that take least"
+    assert cut.why == "measured within 3 times the budget: 1, those that take least"
 
 
 def test_a_table_of_which_all_was_run_before_says_where_that_was(tmp_path: Path, silent: Console) -> None:
@@ -154,6 +154,17 @@ def test_a_table_of_which_all_was_run_before_says_where_that_was(tmp_path: Path,
     made.write_text(made.read_text().replace('"device": "cpu"', '"device": "a card"'))
     narrow = run_every_table("tableak-made2", tmp_path, HERE, 1.0, replace(asked, attacks=("tableak",)), silent)
     assert (first.device, narrow.of("tableak-made2").device) == ("cpu", "a card")
+    whole = run_every_table("tableak-made2", tmp_path, HERE, 2.0, asked, silent).of("tableak-made2")
+    assert whole.device == "cpu" and "2 attacks were taken over from runs on a card" in whole.notes
+
+
+def test_a_table_of_which_nothing_fits_the_budget_says_so(
+    tmp_path: Path, silent: Console, at_a_cost: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_a_cost(600.0)
+    monkeypatch.setattr(module.time, "monotonic", iter(range(0, 10**6, 600)).__next__)
+    table = run_every_table("tableak-made1", tmp_path, HERE, 3.0, console=silent).tables[0]
+    assert table.state == "not run" and "all 2 cells takes about 10 min" in table.why and "measured: none" in table.why
 
 
 def test_a_pack_that_fails_is_named_and_the_rest_of_the_table_counts(
@@ -169,7 +180,11 @@ def test_a_pack_that_fails_is_named_and_the_rest_of_the_table_counts(
     monkeypatch.setattr(module.UpdatePack, "run", run)
     table = run_every_table("tableak-made1", tmp_path, HERE, 1.0, Selection(batches=2), silent).tables[0]
     assert table.state == "run" and [row.n for row in table.cells] == [0, 2]
-    assert any("left out, as it failed: " in note and note.endswith("singular") for note in table.notes)
+    assert any("left out, as it failed: " in note and note.endswith("ValueError: singular") for note in table.notes)
+    assert table.why == "" and not any("/" in note for note in table.notes if "singular" in note)
+    monkeypatch.setattr(module.UpdatePack, "run", made)  # a rerun tries again
+    again = run_every_table("tableak-made1", tmp_path, HERE, 1.0, Selection(batches=2), silent).tables[0]
+    assert [row.n for row in again.cells] == [2, 2] and not any("left out" in note for note in again.notes)
 
 
 def test_a_table_whose_shortest_part_is_beyond_three_budgets_is_not_begun(

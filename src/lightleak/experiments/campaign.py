@@ -135,12 +135,13 @@ def keep_finished_units(packs: Iterable[Pack], folder: Path) -> None:
 
 
 def _error_of(failed: Sequence[Finished], of: int) -> PackError:
-    listed = [f"{_named(one.pack)}: {type(one.error).__name__}: {one.error}" for one in failed[:LISTED]]
+    listed = [f"{pack_name(one.pack)}: {type(one.error).__name__}: {one.error}" for one in failed[:LISTED]]
     more = [f"and {len(failed) - LISTED} more"] if len(failed) > LISTED else []
     return PackError(f"{len(failed)} of {of} packs failed: " + "; ".join([*listed, *more]))
 
 
-def _named(pack: Pack) -> str:
+def pack_name(pack: Pack) -> str:
+    """Return what a pack is called in messages."""
     first, *others = pack.ids
     return f"{first} to {others[-1]} ({len(pack.ids)} units)" if others else first
 

@@ -34,6 +34,8 @@ _STRENGTHS = {
     "laplacian_noise": "Laplacian noise of scale {:g}",
     "clipping": "clipping to norm {:g}",
     "dp_sgd": "DP-SGD, strength {:g}",
+    "flower_clipping": "Flower's clipping to norm {:g}",
+    "flower_local_dp": "Flower's local DP, epsilon {:g}",
 }
 _PROTOCOLS = {"fedsgd": "FedSGD", "fedavg": "FedAvg"}
 _LABELS = {
@@ -315,13 +317,13 @@ def defense_title(name: str | None, strength: float | None = None, epsilon: floa
 
     >>> defense_title(None), defense_title("gaussian_noise", 0.01), defense_title("sign")
     ('none', 'noise of standard deviation 0.01', 'sign')
-    >>> defense_title("dp_sgd", 1.0, 0.992), defense_title("dp_sgd", 1.1, 3.14)
-    ('DP-SGD, epsilon 1', 'DP-SGD, epsilon 3.14')
+    >>> [defense_title("dp_sgd", strength, epsilon) for strength, epsilon in ((1.0, 0.992), (1.1, 3.14), (3.1, 3.14))]
+    ['DP-SGD, epsilon 1', 'DP-SGD, epsilon 3.14', 'DP-SGD, epsilon 3.14']
     """
     words = _DEFENSES.get(name or "", (name or "none").replace("_", " "))
     if strength is None:
         return words
     if name == "dp_sgd" and epsilon is not None:
-        is_target = math.isclose(strength, epsilon, rel_tol=TARGET_WITHIN)
+        is_target = epsilon <= strength <= (1 + TARGET_WITHIN) * epsilon
         return f"{words}, epsilon {strength if is_target else epsilon:.3g}"
     return _STRENGTHS.get(name or "", f"{words} {{:g}}").format(strength)

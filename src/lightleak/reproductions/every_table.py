@@ -13,12 +13,11 @@ from typing import Any
 
 from rich.console import Console
 
-from lightleak import __version__
 from lightleak.core.errors import LightLeakError, UsageError, close_match
 from lightleak.core.private_files import private_files
 from lightleak.core.records import to_json
 from lightleak.data.sources import DATA_DIR_VARIABLE, data_root
-from lightleak.experiments.campaign import UpdatePack
+from lightleak.experiments.campaign import UpdatePack, pack_name
 from lightleak.experiments.engine import Engine, Watch, open_engine
 from lightleak.experiments.pack import Files, Finished, Pack
 from lightleak.experiments.probe import Cost
@@ -32,6 +31,12 @@ from lightleak.reproductions.reproduction import STRETCH, Reproduction, Stage, S
 from lightleak.reproductions.settings import Selection
 from lightleak.reproductions.status import AS_PUBLISHED, STATUS_FILE, Status, TableStatus, write_status_page
 from lightleak.reproductions.status import measured as measured_words
+
+ENVIRONMENT = "environment.json"
+TAKEN_OVER = "taken-over.json"
+"""Which other table's run the units of a table are of, by the name of the unit's file."""
+WITHIN = f"measured within {STRETCH} times the budget: "
+LEFT_OUT = "left out, as it failed: "
 
 MINUTES = 8.0
 """Budget of a table unless another is asked for, in minutes of one core."""
@@ -47,11 +52,11 @@ def run_every_table(
 ) -> Status:
     """Run every table whose name fits a pattern, and write ``status.json`` and ``status.html`` after each.
 
-    How often a table's cells are measured follows from its budget and short probes (`Reproduction.afforded`), unless
-    the selection says so: then nothing is probed. A table too expensive for its budget is measured in part
-    (`run_table`). Each is run into a folder of its own; attacks that an earlier table has run with the same settings
-    on the same batches are taken from there. Tables that have been run with the same or a larger budget are not run
-    again.
+    How often a table's cells are measured follows from its budget and short probes (`Reproduction.afforded`). Tables
+    that repeat batches are not probed where the selection says how often. A table too expensive for its budget is
+    measured in part (`run_table`). Each is run into a folder of its own; attacks that an earlier table has run with the
+    same settings on the same batches are taken from there. Tables that have been run with the same or a larger budget
+    are not run again, unless a part of them failed.
 
     Args:
         pattern: names of tables, with ``*`` for any characters.
@@ -76,7 +81,8 @@ def run_every_table(
         for name in names:
             line = line_name(name, selection)
             before = status.of(line)
-            if before is None or (before.budget or 0.0) < budget:
+            has_failed = before is not None and any(note.startswith(LEFT_OUT) for note in before.notes)
+            if before is None or (before.budget or 0.0) < budget or has_failed:
                 found = run_table(load_paper_table(name), folder, engine, budget, selection, console, costs)
                 seconds = found.seconds + (before.seconds if before else 0.0)
                 status = status.updated(replace(_shareable(found, selection), seconds=seconds), known)
@@ -124,28 +130,27 @@ def run_table(
     )
     began = time.monotonic()
     try:
-        reproduction, most = reproduction_of(table, selection, engine.device), STRETCH * 60 * budget
-        asked = selection.batches if reproduction.repeats == "batches" else None
-        chosen, beyond = reproduction.measured_times(asked or 1), f"as many as {STRETCH} times the budget began: "
-        if asked is None:
+        reproduction = reproduction_of(table, selection, engine.device)
+        if reproduction.repeats == "seeds" and selection.batches is not None:
+            return run_table(table, folder, engine, budget, replace(selection, batches=None), console, costs)
+        if selection.batches is None:
             chosen, beyond = _afforded(reproduction, budget, costs)
+        else:
+            chosen, beyond = reproduction.measured_times(selection.batches), WITHIN
         place = folder / line_name(table.name, selection)
         command = command_of(table.name, chosen)
-        first = frozenset(reproduction.strongest.values()) if asked or beyond else None
-        within = _Budget(engine, time.monotonic() + most / engine.slots, folder, first)
+        first = frozenset(reproduction.strongest.values()) if beyond else None
+        within = _Budget(engine, time.monotonic() + STRETCH * 60 * budget / engine.slots, folder, first)
         compared, _ = run_reproduction(table.name, chosen, place, within, shlex.split(command), console.quiet)
     except LightLeakError as error:
         return status(state="not run", why=str(error).partition("\n")[0], seconds=time.monotonic() - began)
-    ran = sum(one.ours.n > 0 for one in compared)
-    in_part = bool(beyond) and ran < len(compared)
-    if within.seen.origins and not within.seen.ran:  # what the folder holds was measured there
-        write_whole(place / "environment.json", (min(within.seen.origins) / "environment.json").read_text())
-    made = json.loads((place / "environment.json").read_text())
-    comparison = json.loads((place / "comparison.json").read_text())
-    notes = (*comparison["notes"], *within.seen.failed)
+    ran, comparison = sum(one.ours.n > 0 for one in compared), json.loads((place / "comparison.json").read_text())
+    made, elsewhere = _environment(place, within.seen)
+    notes = (*comparison["notes"], *elsewhere, *within.seen.failed)
+    why = f"{beyond}{ran or 'none'}, {_begun_first(chosen)}" if beyond and within.seen.is_late else ""
     return status(
         state="run" if ran else "not run",
-        why=f"{beyond}{ran}, {_begun_first(chosen)}" if in_part and ran else "" if ran else "; ".join(notes),
+        why=why if ran else "; ".join(filter(None, (why, *notes))),
         measurements=None if reproduction.most == 1 else len(chosen.seeds) * (chosen.batches or 1),
         counted=reproduction.repeats,
         iterations=chosen.iterations,
@@ -153,13 +158,34 @@ def run_table(
         workers=engine.slots,
         command=command,
         date=made["sessions"][-1]["date"],
-        versions={"lightleak": __version__, "python": made["python"], "torch": made["packages"]["torch"]},
+        versions={
+            "python": made["python"],
+            **{name: found for name in ("torch", "lightleak") if (found := made["packages"].get(name))},
+        },
         cores=made["cores"],
         device=made["device"],
         chance=chance_of_agreement(compared),
         notes=notes,
         rows=tuple(comparison["rows"]),
     )
+
+
+def _environment(place: Path, seen: "_Seen") -> tuple[dict[str, Any], list[str]]:
+    """Return where a table was measured, and what is said of attacks that were taken over from elsewhere.
+
+    A table that ran nothing itself was measured where the others ran.
+    """
+    file = place / TAKEN_OVER
+    taken = {**(json.loads(file.read_text()) if file.is_file() else {}), **seen.origins}
+    write_whole(file, json.dumps(taken, indent=1))
+    known = {name: place.parent / name / ENVIRONMENT for name in dict.fromkeys(taken.values())}
+    found = [json.loads(path.read_text()) for path in known.values() if path.is_file()]
+    own = json.loads((place / ENVIRONMENT).read_text())
+    devices = dict.fromkeys(one["device"] for one in found)
+    if len(devices) == 1 and all(unit.name in taken for unit in (place / "units").glob("*.json")):
+        return found[0], []
+    others = [device for device in devices if device != own["device"]]
+    return own, [f"{len(taken)} attacks were taken over from runs on {', '.join(others)}"] if others else []
 
 
 def _afforded(reproduction: Reproduction, budget: float, costs: dict[str, Cost]) -> tuple[Selection, str]:
@@ -237,13 +263,13 @@ class _Seen:
 
     Attributes:
         failed: what is said of those that failed.
-        origins: folders of the tables that others were taken from.
-        ran: whether any was run.
+        origins: names of the tables that units were taken over from, by the name of the unit's file.
+        is_late: some pack was not begun, as the time was up.
     """
 
     failed: list[str] = field(default_factory=list)
-    origins: set[Path] = field(default_factory=set)
-    ran: bool = False
+    origins: dict[str, str] = field(default_factory=dict)
+    is_late: bool = False
 
 
 class _Budget(StageEngine):
@@ -263,7 +289,12 @@ class _Budget(StageEngine):
     def __init__(self, engine: Engine, end: float, pool: Path, first: frozenset[str] | None = None) -> None:
         self.device, self._engine, self._end, self._pool, self._first = engine.device, engine, end, pool, first
         self.seen = _Seen()
-        self._known = {file.name: file for file in pool.glob("*/units/*.json")}
+        self._known: dict[str, tuple[Path, str]] = {}
+        for folder in sorted(pool.glob("*/units")):
+            file = folder.parent / TAKEN_OVER
+            taken = json.loads(file.read_text()) if file.is_file() else {}
+            for unit in folder.glob("*.json"):
+                self._known[unit.name] = unit, taken.get(unit.name, folder.parent.name)
 
     @property
     def slots(self) -> int:
@@ -285,13 +316,16 @@ class _Budget(StageEngine):
             else:
                 left.append(pack)
         ordered = left if self._first is None else self._in_part(left, self._first)
-        begun = takewhile(lambda pack: time.monotonic() < self._end, ordered)
-        for finished in self._engine.run(begun, folder, watch):
-            self.seen.ran = True
+        for finished in self._engine.run(takewhile(self._in_time, ordered), folder, watch):
             if finished.error is None:
                 yield finished
             else:
-                self.seen.failed.append(f"left out, as it failed: {finished.pack.ids[0]}: {finished.error}")
+                error = f"{type(finished.error).__name__}: {finished.error}".partition("\n")[0]
+                self.seen.failed.append(f"{LEFT_OUT}{pack_name(finished.pack)}: {error}")
+
+    def _in_time(self, pack: Pack) -> bool:
+        self.seen.is_late = self.seen.is_late or time.monotonic() >= self._end
+        return not self.seen.is_late
 
     def _in_part(self, packs: Sequence[Pack], first: frozenset[str]) -> Iterator[Pack]:
         """Yield the packs of a table in part in the order in which they are begun."""
@@ -315,12 +349,14 @@ class _Budget(StageEngine):
         if not isinstance(pack, UpdatePack):
             return None
         found: Files = {}
+        origins: dict[str, str] = {}
         for unit in pack.units:
-            file = self._known.get(unit_file(Path(), unit.id).name)
+            name = unit_file(Path(), unit.id).name
+            file, origin = self._known.get(name, (None, ""))
             if file is None or not _is_of(unit, json.loads(content := file.read_bytes())):
                 return None
-            found[str(unit_file(Path(), unit.id))] = content
-            self.seen.origins.add(file.parents[1])
+            found[str(unit_file(Path(), unit.id))], origins[name] = content, origin
+        self.seen.origins |= origins
         return found
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from lightleak.core.results import ValueRow, read_row
+from lightleak.report.format import counted
 from lightleak.reproductions.comparison import chance_of_agreement, compared_again
 from lightleak.reproductions.paper.values import load_paper_table, paper_tables
 from lightleak.reproductions.status import Status, TableStatus
@@ -40,7 +41,7 @@ def filled_in(kept: TableStatus, added: TableStatus) -> TableStatus:
     notes = [note for note in kept.notes if note.partition(": ")[0] not in found]  # that their table is missing
     number = sum(_n(row) > 0 for row in better.values())
     where = "" if kept.device == added.device else f", on {added.device}"
-    said = f"{number} cells by `{added.command}`, {added.date[:10]}{where}"
+    said = f"{counted(number, 'cell')} by `{added.command}`, {added.date[:10]}{where}"
     return replace(
         kept,
         rows=tuple(rows.values()),

@@ -59,7 +59,7 @@ def test_every_fixed_field_has_a_phrase() -> None:
     )  # fmt: skip
     names = varying([first, second])
     assert names == list(FIXED)
-    assert "defense noise 0.1" in parts(second, names)  # one phrase for the defense and its strength
+    assert "defense: noise 0.1" in parts(second, names)  # one phrase for the defense and its strength
     assert "defense none" in parts(first, names)
     assert parts(second, ["defense_strength"]) == ["strength 0.1"]
     assert parts(first, ["defense_strength"]) == ["no strength"]

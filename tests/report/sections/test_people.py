@@ -135,7 +135,7 @@ def test_the_share_of_each_group_is_drawn_over_the_training_with_intervals(cover
 def test_records_of_an_attack_without_certificates_are_not_called_people(covered, page_of) -> None:
     first = page_of(covered(WITHOUT_PROOF)).text.partition("Records in a message")[0]
     assert "Of 100 people or records" in first
-    assert "of 100 records, not people: a recovered record that fits nobody else 94.4" in first
+    assert "per 100 records, not people: a recovered record that fits nobody else 94.4" in first
     assert "Of 100 people By attack" in page_of(covered(ALL, name="proofs")).text
 
 

@@ -98,8 +98,9 @@ def parts(row: UpdateRow, names: Iterable[str]) -> list[str]:
     wanted = list(names)
     if not {"defense", "defense_strength"} <= set(wanted):
         return [_PARTS[name](row) for name in wanted]
-    both = f"defense {defense_title(row.defense, row.defense_strength, row.epsilon)}"
-    return [both if name == "defense" else _PARTS[name](row) for name in wanted if name != "defense_strength"]
+    both, in_title = f"defense: {defense_title(row.defense, row.defense_strength, row.epsilon)}", ["defense_strength"]
+    in_title += ["epsilon"] if row.defense == "dp_sgd" else []
+    return [both if name == "defense" else _PARTS[name](row) for name in wanted if name not in in_title]
 
 
 def parts_title(row: UpdateRow, names: Iterable[str]) -> str:
@@ -112,7 +113,7 @@ _PARTS: Mapping[str, Callable[[UpdateRow], str]] = {
     "dataset": lambda row: row.dataset or "dataset not stated",
     "target": lambda row: row.target or "network not stated",
     "protocol": lambda row: protocol_title(row.protocol),
-    "defense": lambda row: f"defense {defense_title(row.defense)}",
+    "defense": lambda row: f"defense: {defense_title(row.defense)}",
     "labels": lambda row: f"labels {labels_phrase('proven' if row.proves_labels else row.labels)}",
     "source": lambda row: source_phrase(row.source),
     "epoch": lambda row: "no epoch" if row.epoch is None else f"{time_unit(row)} {row.epoch}",

@@ -157,7 +157,7 @@ def risk_lines(people: People) -> list[RiskLine]:
         linked += f": takes two {'epochs' if people.unit == 'step' else 'rounds'}"
     if people.linkage and not people.linked:
         linked += ": nothing was proven"
-    fits = "" if people.has_certificates else "of 100 records, not people: "
+    fits = "" if people.has_certificates else "per 100 records, not people: "
     named = (
         ("Singling out", f"{fits}a recovered record that fits nobody else", people.singling_out),
         ("Linkage", linked, people.linked),

@@ -18,7 +18,8 @@ from lightleak.report.read import STATUS, Run, cells_file, load_cells
 from lightleak.report.read import Cell as Value
 
 MOST_CELLS = 1500
-"""Cells of a batch that are shown; more makes a page that nobody reads and a file that is hard to send."""
+"""Cells of a batch that are shown, true and reconstructed; more makes a page that nobody reads and a file that is
+hard to send."""
 
 SHADES = 4
 """Steps of color for the attacker's confidence; more cannot be distinguished side by side."""

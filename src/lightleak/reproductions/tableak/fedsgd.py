@@ -248,6 +248,7 @@ def at_hand(reproduction: Reproduction) -> list[PaperCell]:
 
 
 FEW_STEPS = 10
+"""Steps after which candidates are still near their start (Table 16)."""
 FEDERATION_RESTARTS = 15  # ensemble of the published runs behind Tables 5 and 15
 GERMAN_ROWS = 16
 """Rows of a client of German Credit's federation, in the published code as here (see `Federation`)."""
@@ -320,7 +321,7 @@ class GradientAttacks(UpdateAttacks):
             "network": True,
             "statistics": True,
             "random": any(cell.attack == "random" for cell in self.cells),
-            "start": any(map(starts_show, self.cells)),
+            "start": any(map(depends_on_start, self.cells)),
             "training_epochs": any(cell.training_epochs for cell in self.cells),
             "entropy": any("entropy" in cell.metric or "top25" in cell.metric for cell in self.cells),
         }
@@ -345,16 +346,16 @@ def gradient_setting_of(cell: PaperCell) -> Setting:
         options["numerical"] = "none"
     if cell.training_epochs is not None and cell.attack == "tableak":
         options["restarts"] = FEDERATION_RESTARTS
-    if starts_show(cell):
+    if depends_on_start(cell):
         options["initialization"] = "symmetric"
     setting = setting_of(cell, options, epoch=cell.training_epochs or 0)
     return replace(setting, batch_size=GERMAN_ROWS) if setting.epoch and cell.dataset == "german" else setting
 
 
-def starts_show(cell: PaperCell) -> bool:
+def depends_on_start(cell: PaperCell) -> bool:
     """Return whether a cell's value depends on where candidates start: in [0, 1] (Alg. 1) or [-1, 1] (published code).
 
-    It does where the attack stops after few steps, and for Deep Gradient Leakage, which does not find its way.
+    It does where the attack stops after few steps, and for Deep Gradient Leakage, which does not converge.
     """
     return cell.attack == "deep_gradient_leakage" or (cell.steps is not None and cell.steps <= FEW_STEPS)
 

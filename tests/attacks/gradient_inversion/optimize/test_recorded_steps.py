@@ -8,8 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from lightleak.attacks.gradient_inversion.fedavg.simulate.chain_step import ChainStep
 from lightleak.attacks.gradient_inversion.optimize import engine
+from lightleak.attacks.gradient_inversion.optimize.mlp_matcher import MLPMatcher
+from lightleak.attacks.gradient_inversion.optimize.objective import OBJECTIVES
 from lightleak.core.reconstruction import Reconstruction
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.relaxation import Relaxation
 from lightleak.experiments.federation_config import ProtocolConfig
 from lightleak.reproductions.tableak.fedsgd import Setting
 
@@ -39,7 +44,7 @@ def test_recorded_steps_are_those_taken_one_by_one(
     monkeypatch.setattr(torch.cuda.CUDAGraph, "replay", lambda graph: (graphs.append(True), made(graph))[1])
     recorded = attacked(protocol, settings)
     assert graphs
-    monkeypatch.setattr(engine, "FIRST_STEPS", 10**9)
+    monkeypatch.setattr(engine, "RECORDED_AT", 10**9)
     one_by_one, number = attacked(protocol, settings), len(graphs)
     assert len(graphs) == number
     torch.testing.assert_close(recorded.encoded, one_by_one.encoded, rtol=0, atol=1e-4)
@@ -90,3 +95,19 @@ def test_only_steps_that_repeat_are_recorded(
     begun = ["run"] * 3
     assert devices == ([second] if recorded else [])
     assert done == [*begun, "recorded:", "run", *["replayed"] * 3] if recorded else done == ["run"] * 6
+
+
+def test_what_changes_from_step_to_step_or_needs_the_host_does_not_repeat(encoder: TableEncoder) -> None:
+    constants = encoder.shift, encoder.scale, *encoder.encoded_bounds()
+    plain = Relaxation(encoder.layout, *constants)
+    tied = plain.following([0], torch.zeros(1), torch.zeros(encoder.width, 1))
+    assert plain.repeats and not tied.repeats
+    assert not Relaxation(encoder.layout, *constants, temperature_end=0.1).repeats
+
+    layers: list[list[Tensor]] = [[torch.zeros(1, 2, 3)], [torch.zeros(1, 2)]]
+    chain = [*layers, *layers, torch.zeros(1, 4, dtype=torch.long), OBJECTIVES["cosine"]]
+    changing: Any = object()
+    assert MLPMatcher(*chain).repeats
+    assert not MLPMatcher(*chain, straight_through=changing).repeats
+    assert not MLPMatcher(*chain, whitening=changing).repeats
+    assert ChainStep([None]).repeats and not ChainStep([None], changing).repeats

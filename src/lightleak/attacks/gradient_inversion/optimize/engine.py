@@ -22,8 +22,10 @@ from lightleak.data.relaxation import Relaxation
 
 CHECK_EVERY = 50  # steps between two looks at the losses; a look synchronizes the device
 
-FIRST_STEPS = 4
-"""Step at which a GPU records, see `_Recorded`."""
+RECORDED_AT = 4
+"""Step at which a GPU records: in the first three Adam makes its state, and libraries choose kernels."""
+FEWEST_RECORDED = 50
+"""Steps below which recording, which waits for the device and empties caches, does not pay."""
 
 LEAST_RATE = 2e-3
 """Share of the learning rate that a cosine schedule adds throughout, so that the last steps still move."""
@@ -85,9 +87,9 @@ def invert(
     keep_freed_memory()
     z, stop_below, is_cuda = start.clone(), config.stop_below, start.device.type == "cuda"
     rate = config.learning_rate
-    # A recorded step reads its learning rate from the device.
-    held = torch.tensor(rate, device=z.device) if is_cuda else rate
-    optimizer = torch.optim.Adam([z], lr=held, fused=True, capturable=is_cuda)
+    # A recorded step reads its learning rate from the device, and Adam's kernel there wants it in float32.
+    learning_rate = torch.tensor(rate, dtype=torch.float32, device=z.device) if is_cuda else rate
+    optimizer = torch.optim.Adam([z], lr=learning_rate, fused=True, capturable=is_cuda)
     limits = _Limits.of(relaxation, config)
     loss = torch.full(z.shape[:2], float("inf"), dtype=z.dtype, device=z.device)
     taken = 0
@@ -105,7 +107,8 @@ def invert(
             z.copy_(torch.where((found < stop_below)[..., None, None], before, z))
         return found
 
-    take = _Recorded(advance, (relaxation, matcher), z.device) if is_cuda else advance
+    is_long = config.steps >= FEWEST_RECORDED
+    take = _Recorded(advance, (relaxation, matcher), z.device) if is_cuda and is_long else advance
     for step in range(config.steps):
         share = step / config.steps
         if config.schedule == "cosine":
@@ -129,8 +132,8 @@ class _Recorded:
     """Steps on a GPU whose launches are recorded once and then repeated together (a CUDA graph).
 
     Launching a step of 167 operations one by one takes 2.5 ms, longer than the operations do on up to 32 rows
-    (`benchmarks/RESULTS.md`). The first steps run as they are: they allocate and choose what is done once. Steps that
-    change, or need the host, always do.
+    (`benchmarks/RESULTS.md`). The first steps run as they are; steps that change, or need the host, are never
+    recorded.
 
     Args:
         advance: a step, given the share of the steps before it; returns the loss.
@@ -144,7 +147,7 @@ class _Recorded:
 
     def __call__(self, share: float) -> Tensor:
         self.taken += 1
-        if self.taken == FIRST_STEPS and all(isinstance(part, Repeating) and part.repeats for part in self.parts):
+        if self.taken == RECORDED_AT and all(isinstance(part, Repeating) and part.repeats for part in self.parts):
             self.graph = torch.cuda.CUDAGraph()
             # Other threads, such as one that loads data, may go on meanwhile.
             with torch.cuda.device(self.device), torch.cuda.graph(self.graph, capture_error_mode="thread_local"):

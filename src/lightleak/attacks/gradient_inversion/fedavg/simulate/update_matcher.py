@@ -12,7 +12,8 @@ from lightleak.attacks.gradient_inversion.optimize.objective import Objective
 from lightleak.attacks.gradient_inversion.optimize.whitening import Whitening
 
 RowPrior = Callable[[Tensor], Tensor]
-"""From ``x [updates, restarts, clients, copies, rows, d]`` to a penalty ``[updates, restarts]``; differentiable."""
+"""From ``x [updates, restarts, clients, copies, rows, d]`` to a penalty ``[updates, restarts]``; differentiable, the
+same operations in every step, and none that needs the host."""
 
 
 class UpdateMatcher:
@@ -57,7 +58,8 @@ class UpdateMatcher:
     @property
     def repeats(self) -> bool:
         """See `Repeating`, of the simulations that the first step has built."""
-        return self.whitening is None and all(one.repeats for one in self._simulations.values())
+        simulations = self._simulations.values()
+        return self.whitening is None and len(simulations) > 0 and all(one.repeats for one in simulations)
 
     def at(self, share: float) -> "UpdateMatcher":
         """This matcher after that share of the optimization; see `Annealed`."""
