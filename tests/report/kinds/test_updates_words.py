@@ -60,7 +60,7 @@ def test_every_fixed_field_has_a_phrase() -> None:
     names = varying([first, second])
     assert names == list(FIXED)
     assert "defense: noise 0.1" in parts(second, names)  # one phrase for the defense and its strength
-    assert "defense none" in parts(first, names)
+    assert "defense: none" in parts(first, names)
     assert parts(second, ["defense_strength"]) == ["strength 0.1"]
     assert parts(first, ["defense_strength"]) == ["no strength"]
     wanted = ("epoch", "local_epochs", "local_batches", "n_clients", "releases", "epsilon", "release_epsilon", "delta")
