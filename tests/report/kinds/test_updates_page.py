@@ -266,5 +266,5 @@ def test_several_runs_stand_side_by_side(outline, make_named_run, tmp_path: Path
     second = make_named_run("noisy")(batch_sizes=(8,), n_batches=2, extra={"defense": "noise"})
     found = outline(build_report([first, second], tmp_path / "both.html").read_text(encoding="utf-8"))
     assert "plain · defense: none" in found.text
-    assert "noisy · defense noise" in found.text
+    assert "noisy · defense: noise" in found.text
     assert "strongest of 4 combinations" in found.text
