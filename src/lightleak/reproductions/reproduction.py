@@ -59,6 +59,10 @@ MADE_ROWS: Mapping[str, int] = {"health-heritage": 20_000, "texas100": 5_000}
 """Tables whose files cannot be passed on, and how many rows are made in their columns where these are missing."""
 
 
+WHOLE: Mapping[str, str] = {"lawschool": "lawschs1_1.dta", "census": "census-income.data.gz"}
+"""Files without which only a part of a table's rows is at hand: another population than the paper's."""
+
+
 def options_at_hand(dataset: str | None, data_folder: str | None) -> dict[str, Any]:
     """Return the options with which a table is loaded: made rows for one of `MADE_ROWS` whose files are missing."""
     if dataset is None or dataset not in MADE_ROWS:
@@ -70,6 +74,17 @@ def options_at_hand(dataset: str | None, data_folder: str | None) -> dict[str, A
     except DataError:
         return {"made": MADE_ROWS[dataset]}
     return {}
+
+
+def is_in_part(dataset: str | None, data_folder: str | None) -> bool:
+    """Return whether a file of `WHOLE` is missing."""
+    if dataset is None or dataset not in WHOLE:
+        return False
+    try:
+        find_file(dataset_folder(dataset, data_folder), WHOLE[dataset], WHOLE[dataset].removesuffix(".gz"))
+    except DataError:
+        return True
+    return False
 
 
 def fit(
@@ -292,8 +307,10 @@ class Reproduction(Shared, ABC):
 
     def stand_in(self, cell: PaperCell) -> str | None:
         """Return the data that replace the paper's; None where they are the paper's."""
-        is_made = options_at_hand(cell.dataset, self.selection.data_folder)
-        return f"{cell.dataset} (made rows)" if is_made else None
+        name, folder = cell.dataset, self.selection.data_folder
+        if options_at_hand(name, folder):
+            return f"{name} (made rows)"
+        return f"{name} (part of its rows)" if is_in_part(name, folder) else None
 
     def is_fact(self, cell: PaperCell) -> bool:
         """Return whether the value is a fact without sampling error."""

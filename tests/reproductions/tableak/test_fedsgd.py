@@ -188,6 +188,23 @@ def test_a_reproduction_without_any_of_its_tables_is_refused(tmp_path: Path) -> 
         reproduction_of(load_paper_table("tableak-table19"), Selection(data_folder=str(tmp_path)), CPU)
 
 
+def test_a_part_of_a_tables_rows_is_said_on_every_line_and_never_judged(tmp_path: Path) -> None:
+    cells = [cell for cell in load_paper_table("tableak-table19").cells if cell.attack == "random"]
+    table = replace(load_paper_table("tableak-table19"), cells=tuple(cells))
+
+    def stand_ins() -> set[str | None]:
+        return {GradientAttacks.stand_in(found, cell) for cell in cells}
+
+    found = object.__new__(GradientAttacks)
+    found.table, found.selection = table, Selection(data_folder=str(tmp_path))
+    folder = tmp_path / "lawschool"
+    folder.mkdir()
+    (folder / "lawschool.csv.gz").touch()
+    assert stand_ins() == {"lawschool (part of its rows)"} and not found.is_comparable(cells[0])
+    (folder / "lawschs1_1.dta").touch()
+    assert stand_ins() == {None} and found.is_comparable(cells[0])
+
+
 def test_made_rows_are_said_on_every_line_and_never_judged(tmp_path: Path) -> None:
     made = reproduction_of(load_paper_table("tableak-table20"), Selection(data_folder=str(tmp_path)), CPU)
     assert {made.stand_in(cell) for cell in made.cells} == {"health-heritage (made rows)"}
