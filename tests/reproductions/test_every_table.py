@@ -328,7 +328,9 @@ def test_verdicts_and_the_text_of_results() -> None:
         rows=tuple(json.loads(json.dumps(one.to_dict())) for one in rows),
     )
     text = status_markdown(Status((made, replace(made, name="tableak-table2", state="not run", why="too long"))))
-    assert "1 of 2 tables and figures were run, in 4 minutes of one core or GPU. Of their 5 cells, 2 can be judged" in text
+    assert (
+        "1 of 2 tables and figures were run, in 4 minutes of one core or GPU. Of their 5 cells, 2 can be judged" in text
+    )
     assert "| tableak-table1 | Table 1, p. 2 | Cells | 1 of 2 | 25.0% | 9 batches | 2.0 |" in text
     assert "| not run | " in text and "too long" in text
     left = status_markdown(Status((made,)), [load_paper_table("provfl-table2"), load_paper_table("provfl-table3")])

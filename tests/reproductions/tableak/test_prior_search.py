@@ -233,3 +233,6 @@ def test_gradinversion_gets_the_weights_that_are_best_on_a_validation_batch(
     assert [one.ours.n for one in compared] == [2, 2, 2]
     assert any(note.startswith("Weights chosen for gradinversion: linear: ") for note in notes)
     assert table.weights(Path("no such run")) == dict.fromkeys((linear, resnet, guess))  # as it is registered
+    table.leave([], tmp_path)  # a search of which nothing was begun
+    assert json.loads((tmp_path / SEARCH_FILE).read_text()) == [] and table.unfinished == 6
+    assert table.chosen_words(linear) == "linear: the usual ones"

@@ -130,7 +130,8 @@ class PriorSearch(UpdateAttacks):
     def leave(self, rows: Rows, folder: Path) -> None:
         """Write a summary of the search, with the chosen weights."""
         self.chosen, trials = self.weights(folder), self.trials()
-        chosen = {of_setting[self.chosen[setting]].name for setting, of_setting in trials.items()}
+        tried = [of_setting.get(self.chosen[setting]) for setting, of_setting in trials.items()]
+        chosen = {one.name for one in tried if one is not None}
         keys = ("dataset", "target", "attack", "local_epochs", "local_batches", "epoch_prior", "cell_accuracy", "seed")
         weights = ("restarts", "l2_prior", "batch_norm_prior")
         units = self.search_units()
