@@ -177,7 +177,8 @@ def _environment(place: Path, seen: "_Seen") -> tuple[dict[str, Any], list[str]]
     """
     file = place / TAKEN_OVER
     taken = {**(json.loads(file.read_text()) if file.is_file() else {}), **seen.origins}
-    write_whole(file, json.dumps(taken, indent=1))
+    if taken:
+        write_whole(file, json.dumps(taken, indent=1))
     known = {name: place.parent / name / ENVIRONMENT for name in dict.fromkeys(taken.values())}
     found = [json.loads(path.read_text()) for path in known.values() if path.is_file()]
     own = json.loads((place / ENVIRONMENT).read_text())
