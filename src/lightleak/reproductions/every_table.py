@@ -19,6 +19,7 @@ from lightleak.core.records import to_json
 from lightleak.data.sources import DATA_DIR_VARIABLE, data_root
 from lightleak.experiments.campaign import UpdatePack, pack_name
 from lightleak.experiments.engine import Engine, Watch, open_engine
+from lightleak.experiments.environment import FILE as ENVIRONMENT_FILE
 from lightleak.experiments.pack import Files, Finished, Pack
 from lightleak.experiments.probe import Cost
 from lightleak.experiments.settings import RunConfig
@@ -32,7 +33,6 @@ from lightleak.reproductions.settings import Selection
 from lightleak.reproductions.status import AS_PUBLISHED, STATUS_FILE, Status, TableStatus, write_status_page
 from lightleak.reproductions.status import measured as measured_words
 
-ENVIRONMENT = "environment.json"
 TAKEN_OVER = "taken-over.json"
 """Which other table's run the units of a table are of, by the name of the unit's file."""
 WITHIN = f"measured within {STRETCH} times the budget: "
@@ -179,9 +179,9 @@ def _environment(place: Path, seen: "_Seen") -> tuple[dict[str, Any], list[str]]
     taken = {**(json.loads(file.read_text()) if file.is_file() else {}), **seen.origins}
     if taken:
         write_whole(file, json.dumps(taken, indent=1))
-    known = {name: place.parent / name / ENVIRONMENT for name in dict.fromkeys(taken.values())}
+    known = {name: place.parent / name / ENVIRONMENT_FILE for name in dict.fromkeys(taken.values())}
     found = [json.loads(path.read_text()) for path in known.values() if path.is_file()]
-    own = json.loads((place / ENVIRONMENT).read_text())
+    own = json.loads((place / ENVIRONMENT_FILE).read_text())
     devices = dict.fromkeys(one["device"] for one in found)
     if len(devices) == 1 and all(unit.name in taken for unit in (place / "units").glob("*.json")):
         return found[0], []
@@ -274,7 +274,7 @@ class _Seen:
 
 
 class _Budget(StageEngine):
-    """Takes over what other tables have run, begins no pack after a moment, and goes on where one fails.
+    """Takes over what other tables have run, begins no pack after a moment, and continues where one fails.
 
     Args:
         engine: runs the others.

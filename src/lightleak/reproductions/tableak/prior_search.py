@@ -72,7 +72,7 @@ class PriorSearch(UpdateAttacks):
         return PRIOR_WEIGHTS if has_prior(setting) else ()
 
     def usual(self, setting: Setting) -> Weight | None:
-        """The weight where none was tried; None leaves the attack as it is."""
+        """The weight where none was tried; None leaves the attack unchanged."""
         return None if setting.attack in WITHOUT_PRIOR else 0.0
 
     def weighted(self, setting: Setting, weight: Any) -> Setting:
