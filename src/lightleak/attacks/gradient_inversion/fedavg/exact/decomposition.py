@@ -7,7 +7,9 @@ determine.
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from scipy.linalg import lstsq
 from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.exact.enumerate.row_equations import RowEquations
@@ -111,10 +113,13 @@ def _rows(equations: RowEquations, shares: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _shares(gradient: Tensor, coordinates: Tensor, active: Tensor) -> Tensor:
-    """Least-squares shares ``[r, h]`` that are zero outside the active units."""
-    shares = torch.zeros_like(active, dtype=gradient.dtype)
-    for unit in range(len(gradient)):
-        some = active[:, unit].nonzero().flatten()
-        if len(some):
-            shares[some, unit] = gradient[unit] @ torch.linalg.pinv(coordinates[some], rtol=DEPENDENT)
-    return shares
+    """Least-squares shares ``[r, h]`` that are zero outside the active units; the smallest where several fit."""
+    # A QR factorization with pivots takes a fifth of an SVD's time; torch's depends on what memory held before.
+    shares = np.zeros(active.shape)
+    of_rows, wanted = coordinates.T.cpu().numpy(), gradient.cpu().numpy()
+    for unit, some in enumerate(active.T.cpu().numpy()):
+        if some.any():
+            shares[some, unit] = lstsq(
+                of_rows[:, some], wanted[unit], cond=DEPENDENT, lapack_driver="gelsy", check_finite=False
+            )[0]
+    return torch.from_numpy(shares).to(gradient)
