@@ -10,7 +10,7 @@ import torch
 
 from lightleak.core.errors import DataError, UsageError
 from lightleak.data.image_datasets import ImageDataset, client_positions, load_image_dataset
-from lightleak.data.image_scale import ImageScale
+from lightleak.data.image_scale import PUBLISHED_STATISTICS, ImageScale
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +34,19 @@ def test_digits_are_the_default_and_their_held_out_fifth_is_fixed(digits: ImageD
     assert digits.scale == ImageScale.fit(digits.train) and not digits.writers
     again = load_image_dataset("digits")
     assert torch.equal(again.test.pixels, digits.test.pixels)
+
+
+def test_framed_digits_have_femnists_size_and_share_of_ink_and_a_place_of_their_own(digits: ImageDataset) -> None:
+    framed = load_image_dataset("framed_digits")
+    assert framed.train.shape == (1, 28, 28) and torch.equal(framed.train.labels, digits.train.labels)
+    assert framed.scale == ImageScale.fit(framed.train)
+    assert framed.scale.mean[0] == pytest.approx(PUBLISHED_STATISTICS["femnist"][0][0], abs=0.005)
+    assert framed.scale.deviation[0] == pytest.approx(PUBLISHED_STATISTICS["femnist"][1][0], abs=0.005)
+    ink = 255 - framed.train.pixels[:, 0].float()
+    assert ink.sum((1, 2)) == pytest.approx(digits.train.pixels.float().sum((1, 2, 3)) * (10 / 8) ** 2, rel=0.05)
+    inked = [[int(along.nonzero()[0]) for along in (image.sum(1), image.sum(0))] for image in ink]
+    assert len({tuple(place) for place in inked}) > 250  # of 361 places and a few starts within them
+    assert torch.equal(load_image_dataset("framed_digits").test.pixels, framed.test.pixels)
 
 
 def test_the_others_come_from_folders_with_the_papers_scale(
@@ -81,7 +94,7 @@ def test_clients_with_writers_are_those_with_enough_images(femnist: Path) -> Non
 
 def test_what_cannot_be_served_is_refused(digits: ImageDataset) -> None:
     with pytest.raises(
-        UsageError, match="image dataset must be one of digits, mnist, femnist, cifar100, got 'cifar10'"
+        UsageError, match="image dataset must be one of digits, framed_digits, mnist, femnist, cifar100, got 'cifar10'"
     ):
         load_image_dataset("cifar10")
     with pytest.raises(UsageError, match="writers must be at least 1, and are FEMNIST's alone; got 3 for 'digits'"):

@@ -88,6 +88,6 @@ def test_work_of_every_sort_has_an_estimate(
 def test_a_table_after_a_training_is_estimated_without_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(PRESETS, "digits", replace(PRESETS["digits"], rows=4, steps=3, clients_per_round=2))
+    monkeypatch.setitem(PRESETS, "framed_digits", replace(PRESETS["digits"], rows=4, steps=3, clients_per_round=2))
     out = printed("fedavg-table7", capsys, batches=1, attacks=("fedavg_fedsgd",))
     assert out.count("attacks on images") > 1 and "trainings" in out and "time  " in out

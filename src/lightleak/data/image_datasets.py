@@ -1,12 +1,13 @@
 """Image datasets by name, with the scale of their pixels and the images of each client."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import interpolate
 
 from lightleak.core.errors import DataError, UsageError
 from lightleak.core.seeds import numpy_generator
@@ -16,9 +17,13 @@ from lightleak.data.images import LabeledImages, load_digits_images
 from lightleak.data.sources import dataset_folder
 from lightleak.data.splits import holdout
 
-ImageName = Literal["digits", "mnist", "femnist", "cifar100"]
+ImageName = Literal["digits", "framed_digits", "mnist", "femnist", "cifar100"]
 
 DIGITS_TEST_FRACTION = 0.2
+
+FRAMED_SIZE, FRAME = 10, 28
+"""Pixels to which framed digits are enlarged, and those of the white square in which each has a place of its own. With
+these their pixels have a mean of 0.961 and a deviation of 0.154, FEMNIST's 0.964 and 0.158."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +56,11 @@ def load_image_dataset(
     """scikit-learn's digits, or a dataset from a folder of the user's.
 
     MNIST, FEMNIST and CIFAR-100 are standardized by the FedAvg paper's numbers, the digits by their own; a fixed fifth
-    of the digits is held out.
+    of the digits is held out. Framed digits are these, black on white as FEMNIST's characters, of 10 x 10 pixels
+    somewhere within 28 x 28, where the digits of 8 x 8 pixels fill their image. A guess, the mean of all, has 16.5 dB.
 
     Args:
-        name: ``digits``, ``mnist``, ``femnist`` or ``cifar100``.
+        name: ``digits``, ``framed_digits``, ``mnist``, ``femnist`` or ``cifar100``.
         folder: where its files lie; None: the dataset's own under the data folder.
         writers: of FEMNIST, how many to read.
 
@@ -72,16 +78,33 @@ def load_image_dataset(
     if name == "femnist":
         (train, test), owners = load_femnist(place, writers)
     else:
-        train, test = _digits() if name == "digits" else {"mnist": load_mnist, "cifar100": load_cifar100}[name](place)
+        load = {"digits": _digits, "framed_digits": _framed_digits, "mnist": load_mnist, "cifar100": load_cifar100}[
+            name
+        ]
+        train, test = load(place)
     if name in PUBLISHED_STATISTICS:
         return ImageDataset(name, train, test, ImageScale(train.shape, *PUBLISHED_STATISTICS[name]), owners)
     return ImageDataset(name, train, test, ImageScale.fit(train))
 
 
-def _digits() -> Images:
+def _digits(_: Path) -> Images:
     images = load_digits_images()
     kept, held_out = holdout(len(images), DIGITS_TEST_FRACTION, seed=0)
     return images.take(torch.from_numpy(kept)), images.take(torch.from_numpy(held_out))
+
+
+def _framed_digits(folder: Path) -> Images:
+    train, test = _digits(folder)
+    return _framed(train), _framed(test)
+
+
+def _framed(images: LabeledImages) -> LabeledImages:
+    ink = interpolate(images.pixels.float(), FRAMED_SIZE, mode="bilinear", align_corners=False).round().to(torch.uint8)
+    places = numpy_generator(0, "places of digits").integers(FRAME - FRAMED_SIZE + 1, size=(len(images), 2))
+    pixels = torch.full((len(images), 1, FRAME, FRAME), 255, dtype=torch.uint8)
+    for image, digit, (top, left) in zip(pixels, ink, places.tolist(), strict=True):
+        image[:, top : top + FRAMED_SIZE, left : left + FRAMED_SIZE] -= digit
+    return replace(images, pixels=pixels)
 
 
 def client_positions(dataset: ImageDataset, client: int, n_rows: int, seed: int) -> Tensor:

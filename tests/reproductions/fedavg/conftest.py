@@ -23,8 +23,9 @@ def tiny() -> FedAvgPreset:
 
 @pytest.fixture
 def study(tiny: FedAvgPreset, monkeypatch: pytest.MonkeyPatch) -> FedAvgPreset:
-    """The tiny preset in the place of the digits'."""
-    monkeypatch.setitem(PRESETS, "digits", tiny)
+    """The tiny preset in the place of the digits' and of the default's."""
+    for name in ("digits", "framed_digits"):
+        monkeypatch.setitem(PRESETS, name, tiny)
     return tiny
 
 

@@ -74,7 +74,9 @@ def test_network_takes_the_images(preset: object) -> None:
 
 
 def test_presets_by_name() -> None:
-    assert preset_of(None) is DIGITS
+    assert preset_of(None) is PRESETS["framed_digits"]
     assert preset_of("femnist", steps=7) == replace(FEMNIST, steps=7)
-    with pytest.raises(UsageError, match="dataset must be one of digits, mnist, femnist, cifar100, got 'emnist'"):
+    with pytest.raises(
+        UsageError, match="dataset must be one of digits, framed_digits, mnist, femnist, cifar100, got 'emnist'"
+    ):
         preset_of("emnist")

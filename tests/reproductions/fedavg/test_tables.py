@@ -169,7 +169,7 @@ def test_table_8_varies_what_is_known_of_batches(tmp_path: Path) -> None:
 
 def test_table_9_assumes_other_epochs(study: FedAvgPreset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # 50 images, so that all assumed epochs divide the 50 local steps.
-    monkeypatch.setitem(PRESETS, "digits", replace(study, rows=50))
+    monkeypatch.setitem(PRESETS, "framed_digits", replace(study, rows=50))
     compared, rows, notes = run(9, tmp_path, attacks=("fedavg_fedsgd",), iterations=1)
     assert len(compared) == 8 and [row["options"]["assumed_epochs"] for row in rows] == [5, 10, 25, 50]
     assert any("not epochs and batch size" in note for note in notes)
@@ -194,7 +194,7 @@ def test_table_11_tells_the_hours_of_100_clients(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
-        ({"dataset": "emnist"}, "dataset must be one of digits, mnist, femnist, cifar100, got 'emnist'"),
+        ({"dataset": "emnist"}, "dataset must be one of digits, framed_digits, mnist, femnist, cifar100, got 'emnist'"),
         ({"attacks": ("tableak",)}, "nothing of fedavg-table10 is left to run with dataset digits, attacks tableak"),
         ({"settings": ("10x4",)}, "--settings must be among 10x5, got '10x4'"),
         ({"settings": ("ten",)}, "--settings must be among 10x5, got 'ten'"),

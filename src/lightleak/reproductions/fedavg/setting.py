@@ -17,7 +17,7 @@ from lightleak.protocols.fedavg import ShareLabels
 from lightleak.reproductions.paper.values import PaperCell, paper_settings
 from lightleak.targets.spec import NetworkSpec
 
-StudyDataset = Literal["digits", "mnist", "femnist", "cifar100"]
+StudyDataset = Literal["digits", "framed_digits", "mnist", "femnist", "cifar100"]
 
 SEPARATE = ("fedavg_prior", "fedavg_no_prior")
 """Attacks with variables of their own in every local epoch."""
@@ -34,7 +34,8 @@ class FedAvgPreset:
     """Settings of one dataset.
 
     Attributes:
-        dataset: ``femnist`` and ``cifar100`` (the paper's), or ``digits`` and ``mnist``, which stand in for them.
+        dataset: ``femnist`` and ``cifar100`` (the paper's), or ``digits``, ``framed_digits`` and
+            ``mnist``, which stand in for them.
         stands_for: dataset of the paper whose printed numbers are compared with ours.
         n_classes: classes.
         network: options of the network that is attacked.
@@ -115,7 +116,7 @@ PRESETS: dict[str, FedAvgPreset] = {
 
 
 def preset_of(dataset: str | None, steps: int | None = None) -> FedAvgPreset:
-    """The preset of a dataset; None is ``digits``, which needs no files.
+    """The preset of a dataset; None is ``framed_digits``, which needs no files and is most like FEMNIST.
 
     Args:
         dataset: name of the dataset.
@@ -124,7 +125,7 @@ def preset_of(dataset: str | None, steps: int | None = None) -> FedAvgPreset:
     Raises:
         UsageError: an unknown dataset.
     """
-    name = dataset or "digits"
+    name = dataset or "framed_digits"
     if name not in PRESETS:
         raise UsageError(f"dataset must be one of {', '.join(get_args(StudyDataset))}, got {dataset!r}")
     return PRESETS[name] if steps is None else replace(PRESETS[name], steps=steps)

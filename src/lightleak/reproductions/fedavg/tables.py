@@ -48,11 +48,11 @@ def stand_in_notes(preset: FedAvgPreset) -> list[str]:
     """Return the note on images that replace the paper's, where they do."""
     if preset.stand_in is None:
         return []
-    is_digits, (_, height, width) = preset.dataset == "digits", preset.network["shape"]
+    is_digits, (_, height, width) = preset.dataset in ("digits", "framed_digits"), preset.network["shape"]
     images = "scikit-learn's digits" if is_digits else preset.dataset.upper()
     size = {"height": height, "width": width, "classes": preset.n_classes}
     text = note("fedavg", "stand_in", images=images, original=preset.stands_for, **size)
-    return [f"{text} {note('fedavg', 'digits')}" if is_digits else text]
+    return [f"{text} {note('fedavg', preset.dataset)}" if is_digits else text]
 
 
 class ImageStudy(Reproduction):
