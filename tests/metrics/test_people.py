@@ -12,7 +12,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from lightleak.core.certificate import Certificate, Feasibility, RowStatus
 from lightleak.core.ground_truth import GroundTruth
-from lightleak.core.people import CSV_COLUMNS, Links, Point, Rate, Sharing
+from lightleak.core.people import CSV_COLUMNS, Links, Point, Rate, Repeated, Sharing
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.threat_model import ThreatModel
 from lightleak.data.encoder import TableEncoder
@@ -346,6 +346,37 @@ def test_rows_of_two_clients_of_one_round_are_linked(encoder: TableEncoder, popu
     assert two_rounds.links == Links(2, 2, 2, 1, 1)
     apart = people_of("x", [update([0]), update([1])], population, "round")
     assert apart.linkage is None and apart.links == Links(0, 0, 1, 0, 1) and apart.links.found is None
+
+
+def test_rows_without_proof_that_come_back_are_counted_by_how_often(
+    encoder: TableEncoder, population: Population
+) -> None:
+    right, guess, alone = changed(2), changed(3, job="a"), changed(4, job="a")
+
+    def update(epoch: int, *rows: pd.DataFrame) -> Proposed:
+        people = [2, 3, 4][: len(rows)]
+        return proposed(encoder, people, pd.concat(rows), ["likely"] * len(rows), epoch=epoch, step=epoch)
+
+    # Right in four updates, once two years off; a guess comes back in two, in one of them twice; two occur once.
+    updates = [
+        update(0, right, guess, guess),
+        update(1, right.assign(age=42), guess),
+        update(2, right, alone),
+        update(3, right, changed(4)),
+    ]
+    people = people_of("x", updates, population, "round")
+    assert people.repeated == (Repeated(2, 6, 4, 1), Repeated(4, 4, 4, 1))
+    assert people.repeated[0].share == Rate.of(4, 6)
+    # Person 4 is in no update of these, so that a row that fits it is right of nobody.
+    strange = [proposed(encoder, [2], changed(4), ["likely"], epoch=epoch, step=epoch) for epoch in (0, 1)]
+    assert people_of("x", strange, population, "round").repeated == (Repeated(2, 2, 0, 0),)
+
+
+def test_proven_rows_and_rows_of_one_epoch_do_not_come_back(encoder: TableEncoder, population: Population) -> None:
+    proven = [proposed(encoder, [2], changed(2), ["certified"], epoch=epoch, step=epoch) for epoch in (0, 1)]
+    assert people_of("x", proven, population, "round").repeated == ()
+    once = [proposed(encoder, [person], changed(5), ["likely"], step=person) for person in (2, 3)]
+    assert people_of("x", once, population, "step").repeated == ()
 
 
 def test_without_the_table_only_what_updates_show_is_measured(training: list[Proposed], population: Population) -> None:

@@ -183,6 +183,32 @@ class Links:
 
 
 @dataclass(frozen=True)
+class Repeated:
+    """Rows without proof that came back in other updates, which the attacker sees without the truth.
+
+    Two are one where categories and label agree, and numbers within the tolerance of TabLeak's Eq. 6.
+
+    Attributes:
+        times: updates for which the row was proposed, at least.
+        rows: such rows, once for each of these updates.
+        right: of these, rows that are right in every column for somebody in their update.
+        people: people of whom some are.
+    """
+
+    times: int = json_field(low=2)
+    rows: int = json_field(low=1)
+    right: int = json_field(low=0)
+    people: int = json_field(low=0)
+
+    @property
+    def share(self) -> Rate:
+        """Share of the rows that is right."""
+        found = Rate.of(self.right, self.rows)
+        assert found is not None  # there is at least one
+        return found
+
+
+@dataclass(frozen=True)
 class Point:
     """How far the attack has come.
 
@@ -304,6 +330,8 @@ class People:
         singling_out: the first risk; None where the table is not known.
         linkage: the second; None where no person was in two updates that can be linked (see `Links`).
         links: the pairs behind it.
+        repeated: rows without proof that came back in other updates, in at least 2, 4, 8 ... of them; empty where no
+            person was in several updates, or nothing came back.
         inference: the third, of the categorical sensitive column with the largest gain; None without such a column.
         other_inferences: of all others, the largest gain first.
         means: what the attack took.
@@ -330,6 +358,7 @@ class People:
     singling_out: Risk | None = None
     linkage: Risk | None = None
     links: Links | None = None
+    repeated: tuple[Repeated, ...] = ()
     inference: Risk | None = None
     other_inferences: tuple[Risk, ...] = ()
     means: Means = field(default_factory=lambda: Means(0))

@@ -15,7 +15,7 @@ from lightleak.core.people import Group, Means, People, Point, Sharing, exposure
 from lightleak.metrics.certificate import NO_CLAIM, WRONG
 from lightleak.metrics.people.evidence import Evidence, Proposed
 from lightleak.metrics.people.population import Population
-from lightleak.metrics.people.risks import inferences, linkage, singling_out
+from lightleak.metrics.people.risks import inferences, linkage, repeated, singling_out
 from lightleak.metrics.people.rows import Bools, Floats, Ints
 
 CURVE_POINTS = 200
@@ -68,6 +68,7 @@ def people_of(
         singling_out=singling_out(evidence),
         linkage=linked,
         links=links,
+        repeated=repeated(evidence),
         inference=next(iter(inferred), None),
         other_inferences=inferred[1:],
         means=_means(updates),

@@ -8,7 +8,7 @@ import numpy as np
 
 from lightleak.attacks.gradient_inversion.tables.codec import TOLERANCE
 from lightleak.core.certificate import NUMBERS_WITHIN
-from lightleak.core.people import Links, Rate, Risk
+from lightleak.core.people import Links, Rate, Repeated, Risk
 from lightleak.core.seeds import numpy_generator
 from lightleak.metrics.cells import table_cells
 from lightleak.metrics.certificate import NO_CLAIM, WRONG
@@ -111,9 +111,42 @@ def _linking(rows: Rows, digits: Bools, deviation: Floats) -> Ints:
     Certified numbers lie within `NUMBERS_WITHIN` deviations of the true ones, so that two of one person differ by twice
     that at most: the width of the grid.
     """
-    width = np.maximum(2 * NUMBERS_WITHIN * deviation, np.finfo(float).tiny)
-    grid = np.where(digits[:, None], np.round(rows.numbers / width), 0)
+    grid = np.where(digits[:, None], _grid(rows, 2 * NUMBERS_WITHIN * deviation), 0)
     return np.column_stack([rows.categories, digits, grid]).astype(np.int64)
+
+
+def _grid(rows: Rows, width: Floats) -> Floats:
+    """Numbers ``[n, L]`` as whole multiples of a width."""
+    return np.round(rows.numbers / np.maximum(width, np.finfo(float).tiny))
+
+
+def repeated(evidence: Evidence) -> tuple[Repeated, ...]:
+    """Rows without proof that came back in other updates; none where no person is in several."""
+    members = set(zip(evidence.update.tolist(), evidence.ids.tolist(), strict=True))
+    if len(members) == len(evidence.people):
+        return ()
+    population, unproven = evidence.population, evidence.person == NO_CLAIM
+    rows, update = evidence.rows[unproven], evidence.update[unproven]
+    # Guesses come back by the thousand: what is as good as equal is looked up once.
+    values = np.column_stack([rows.categories, _grid(rows, NUMBERS_WITHIN * population.deviation)])
+    first, value = np.unique(values, axis=0, return_index=True, return_inverse=True)[1:]
+    once = np.unique(np.column_stack([value.reshape(-1), update]), axis=0, return_index=True)[1]
+    of_value = np.split(update[once], np.flatnonzero(np.diff(value.reshape(-1)[once])) + 1)
+    alike = RowIndex(rows[first], population.deviation).fitting(rows[first], TOLERANCE)
+    seen = np.array([len(set().union(*(of_value[place].tolist() for place in places))) for places in alike])
+    times = seen[value.reshape(-1)[once]]
+    once, times = once[times > 1], times[times > 1]
+    fitting = RowIndex(population.sent[evidence.people], population.deviation).fitting(rows[once], TOLERANCE)
+    named = [
+        {person for person in evidence.people[places].tolist() if (of, person) in members}
+        for of, places in zip(update[once].tolist(), fitting, strict=True)
+    ]
+    found, least = [], 2
+    while (often := np.flatnonzero(times >= least)).size:
+        whom = [named[i] for i in often]
+        found.append(Repeated(least, len(often), sum(map(bool, whom)), len(set().union(*whom))))
+        least *= 2
+    return tuple(found)
 
 
 def inferences(evidence: Evidence) -> tuple[Risk, ...]:
