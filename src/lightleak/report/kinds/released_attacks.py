@@ -9,14 +9,14 @@ from lightleak.report import format as fmt
 from lightleak.report.blocks import Block, Cell, Column, Figure, Legend, Section
 from lightleak.report.charts import BASELINE_STYLE, Style, estimate_figure, series_style
 from lightleak.report.intervals import Estimate
+from lightleak.report.kinds.released_entries import SEARCHES, search_name
 from lightleak.report.kinds.released_groups import Scenario
 from lightleak.report.kinds.released_scores import ACCURACY, Attack
-from lightleak.report.kinds.released_words import SEARCHES, search_name
 from lightleak.report.page import figures, fill, table_of
 from lightleak.report.plot.chart import Rule
 from lightleak.report.sections.inversion import share_row
 
-TEMPLATE = "released"
+words = partial(fill, "released")
 SORTED_ROWS = "public_pseudo_labeled"
 """The public rows that every measure compares an attack with."""
 
@@ -67,13 +67,13 @@ def attacks_section(scenarios: Sequence[Scenario], main: Attack | None) -> Secti
         "attacks",
         "Attack and baselines",
         (
-            fill(TEMPLATE, "attacks"),
+            words("attacks"),
             Legend(marks),
             *figures(drawn),
             table,
-            fill(TEMPLATE, "attacks_note"),
+            words("attacks_note"),
             *_measures(scenarios, main),
-            fill(TEMPLATE, "compared", named),
+            words("compared", named),
         ),
     )
 
@@ -117,7 +117,7 @@ def _chart(scenario: Scenario) -> Figure | None:
         if (value := group.value())
     ]
     rules = [("real rows", scenario.real_rows, "truth"), ("chance", scenario.chance, "guess")]
-    lines = [Rule(value.mean, css, f"{words} {fmt.percent(value)}") for words, value, css in rules if value]
+    lines = [Rule(value.mean, css, f"{said} {fmt.percent(value)}") for said, value, css in rules if value]
     name = f"Share of rows taken for their class by {len(dots)} of the attacks and baselines"
     return estimate_figure(name, dots, lines, title=scenario.title) if dots else None
 
@@ -141,7 +141,7 @@ def _measures(scenarios: Sequence[Scenario], main: Attack | None) -> tuple[Block
         css="wrap snug",
         line_css=lambda group: _line_css(group, main),
     )
-    return fill(TEMPLATE, "measures_words"), table, fill(TEMPLATE, "measures_note")
+    return words("measures_words"), table, words("measures_note")
 
 
 def _is_compared(group: Attack) -> bool:
@@ -182,9 +182,7 @@ def searches_section(scenarios: Sequence[Scenario]) -> Section | None:
         Column("Trainings", _trainings),
     ]
     table = table_of("Latent searches", columns, found, css="wrap tight")
-    return Section(
-        "searches", "Latent searches compared", (fill(TEMPLATE, "searches"), table, fill(TEMPLATE, "searches_note"))
-    )
+    return Section("searches", "Latent searches compared", (words("searches"), table, words("searches_note")))
 
 
 def _search_order(group: Attack) -> int:

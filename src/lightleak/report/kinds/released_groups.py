@@ -11,9 +11,8 @@ from lightleak.core.results import ALL, ReleasedRow
 from lightleak.report.compare import apart, differing, fixed, group_rows
 from lightleak.report.format import joined
 from lightleak.report.intervals import Estimate, difference, estimate
-from lightleak.report.kinds.released_entries import Entry
+from lightleak.report.kinds.released_entries import Entry, bridge_name, search_name, setting_words, title_of
 from lightleak.report.kinds.released_scores import Attack, of_equal
-from lightleak.report.kinds.released_words import bridge_name, search_name, setting_words, title_of
 
 FIXED = ("dataset", "target", "evaluation", "setting")
 """What is the same for all that is compared."""

@@ -13,8 +13,7 @@ from lightleak.metrics.inversion.score import MEASURES
 from lightleak.report.compare import Group
 from lightleak.report.format import DASH, interval, percent, points
 from lightleak.report.intervals import Estimate, bounded, difference, proportion
-from lightleak.report.kinds.released_entries import Entry, Memorization, pooled
-from lightleak.report.kinds.released_words import title_of
+from lightleak.report.kinds.released_entries import Entry, Memorization, pooled, title_of
 
 BASELINES = ("public_pseudo_labeled", "gan_without_target", "plgmi_black_box", "public_random")
 """What is not led by the target: whatever an attack reaches above them, the model itself gave away."""

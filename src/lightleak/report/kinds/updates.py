@@ -9,13 +9,13 @@ from lightleak.report.kinds import updates_attacks as attacked
 from lightleak.report.kinds import updates_summary as summary
 from lightleak.report.kinds.updates_change import change_section
 from lightleak.report.kinds.updates_groups import UpdateGroup, at_start, attacks, compare, strongest_first
+from lightleak.report.kinds.updates_runs import measured_runs
 from lightleak.report.kinds.updates_words import FIXED, source_phrase, what_the_server_gets, words
 from lightleak.report.read import Run
 from lightleak.report.sections.certificates import certificates_section
 from lightleak.report.sections.people import people_section
 from lightleak.report.sections.rows import rows_section, typical_batch
-from lightleak.report.sections.run_facts import run_section
-from lightleak.report.sections.subject import subject_of, subject_section, title_of
+from lightleak.report.sections.run import run_section, subject_of, subject_section, title_of
 from lightleak.report.sections.tested import evidence_section
 from lightleak.report.sections.training import training_section
 
@@ -24,7 +24,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     """Make the page of runs that attacked updates; frontiers given with them say what would help."""
     every, runs = runs, [run for run in runs if run.kind == UpdateRow.KIND]
     helped = summary.from_frontiers([run for run in every if run.kind == FrontierRow.KIND], runs)
-    groups = compare(runs)
+    groups, measured = compare(runs), measured_runs(runs)
     main, styles = at_start(groups), attacked.styles_of(groups)
     strongest = strongest_first(main)
     best = strongest[0] if strongest else None
@@ -32,18 +32,19 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     batch = typical_batch(runs, [*strongest, *sorted(others, key=lambda group: group.proven_share, reverse=True)])
     unit = ("update", "updates") if any(group.first.on_fedavg for group in main) else ("batch", "batches")
     rows = [row for group in groups for row in group.rows]
-    found, answers = summary.findings(runs)
+    told = [one for one in measured if one.lines]
+    found, answers = summary.findings(told, groups)
     here = [group for group in attacks(main) if best is None or _place(group) == _place(best)]
     return Page(
         title=title_of(runs, "Leakage report"),
         subject=subject_of(runs),
         private=words("private", redact) if batch or any(run.persons for run in runs) else "",
         sections=[
-            summary.summary_section(runs, best, helped),
-            summary.risk_section(runs),
+            summary.summary_section(runs, told, best, helped),
+            summary.risk_section(told),
             people_section(runs),
-            change_section(runs, unit),
-            evidence_section(runs, rows, found, answers=answers, unit=unit[0], reading=summary.reading(runs)),
+            change_section(measured, unit),
+            evidence_section(runs, rows, found, answers=answers, unit=unit[0], reading=words("reading_updates", told)),
             _subject(runs, main, groups),
             attacked.attacks_section(groups, main, styles, unit, strongest),
             certificates_section(groups, unit),

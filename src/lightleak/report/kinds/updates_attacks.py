@@ -6,12 +6,12 @@ from lightleak.core.grouping import by_key
 from lightleak.report import charts
 from lightleak.report import format as fmt
 from lightleak.report.blocks import Column, Figure, Section
+from lightleak.report.charts import most_gained, pair_legend, pairs_by_name
 from lightleak.report.compare import fixed
 from lightleak.report.intervals import bounded
 from lightleak.report.kinds.updates_groups import UpdateGroup, attacks
 from lightleak.report.kinds.updates_words import FIXED, of_rows, parts_title, varying, words
 from lightleak.report.page import figures, table_of
-from lightleak.report.sections.columns import most_gained, pair_legend, pairs_by_name
 
 ACCURACY = "cell_accuracy"
 

@@ -13,22 +13,19 @@ from lightleak.report.kinds.updates_runs import (
     Measured,
     changed_groups,
     changed_settings,
-    measured_runs,
     run_title,
 )
 from lightleak.report.kinds.updates_words import words
 from lightleak.report.page import cells_table, table_of, text
-from lightleak.report.read import Run
 from lightleak.report.sections.summary import interval_cell
 
 
-def change_section(runs: Sequence[Run], unit: tuple[str, str]) -> Section | None:
-    """Draw what changed from the reference to every other run; None where there is one run."""
-    reference, *others = measured_runs(runs) or (None,)
-    if reference is None or not others:
+def change_section(runs: Sequence[Measured], unit: tuple[str, str]) -> Section | None:
+    """Draw what changed from the reference, which stands first, to every other run; None where there is one run."""
+    if len(runs) < 2:
         return None
     blocks: list[Block] = [words("changes", unit)]
-    for one in others:
+    for one in runs[1:]:
         title = f"{run_title(one.run)} against {run_title(one.reference)}"
         blocks += [Heading(fmt.capital(title)), _settings(one), _utility(one), _leakage(one)]
     return Section("change", "Before and after", tuple(blocks))

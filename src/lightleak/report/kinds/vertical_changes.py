@@ -6,13 +6,7 @@ from dataclasses import dataclass
 
 from lightleak.core.results import VerticalRow, flat
 from lightleak.report.intervals import Estimate, bounded
-from lightleak.report.kinds.vertical_groups import (
-    Groups,
-    VerticalGroup,
-    attack_name,
-    chosen_on_other_seeds,
-    seed_of,
-)
+from lightleak.report.kinds.vertical_groups import Groups, VerticalGroup, attack_name, chosen_on_other_seeds, seed_of
 from lightleak.report.read import Run
 
 MAY_DIFFER = (
@@ -40,8 +34,8 @@ class Change:
         other: what else differs between the runs, by the name of the setting.
     """
 
-    before: tuple[float, ...]
-    after: tuple[float, ...]
+    before: tuple[float, ...] = ()
+    after: tuple[float, ...] = ()
     cost: Estimate | None = None
     reads_own: bool = False
     other: tuple[str, ...] = ()
@@ -56,8 +50,8 @@ class Change:
         return statistics.fmean(self.before), statistics.fmean(self.after)
 
 
-def change_of(here: Groups, there: Groups, runs: Iterable[Run] = ()) -> Change | None:
-    """Compare the attacks under a defense with those without it; None where no attack or seed is shared.
+def change_of(here: Groups, there: Groups, runs: Iterable[Run] = ()) -> Change:
+    """Compare the attacks under a defense with those without it; nothing is known where no attack or seed is shared.
 
     Args:
         here: attacks of one adversary on one property under the defense.
@@ -66,12 +60,10 @@ def change_of(here: Groups, there: Groups, runs: Iterable[Run] = ()) -> Change |
     """
     before, after = ({_attack(group): _by_seed(group) for group in some} for some in (there, here))
     names = [name for name in before if name in after]
-    if not names:
-        return None
-    first = before[names[0]]
+    first = before[names[0]] if names else {}
     seeds = [seed for seed in first if all(seed in of[name] for of in (before, after) for name in names)]
     if not seeds:
-        return None
+        return Change()
     pairs = [[(before[name][seed], after[name][seed]) for seed in seeds] for name in names]
     before_errors, before_own = _answer([[row for row, _ in rows] for rows in pairs])
     after_errors, after_own = _answer([[row for _, row in rows] for rows in pairs])

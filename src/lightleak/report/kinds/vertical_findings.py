@@ -27,14 +27,14 @@ class Outcome:
 
     Attributes:
         group: that attack.
-        change: what the defense changes for an adversary who knows it; None without a defense, and where no attack was
-            tried on the same seed with and without it.
+        change: what the defense changes for an adversary who knows it; nothing without a defense, and where no attack
+            was tried on the same seed with and without it.
         untried: attacks that the adversary chooses without the defense and that were not tried under it.
     """
 
     group: VerticalGroup
-    change: Change | None = None
-    untried: tuple[str, ...] = ()
+    change: Change
+    untried: tuple[str, ...]
 
     @property
     def error(self) -> Estimate:
@@ -43,30 +43,14 @@ class Outcome:
         return self.group.error
 
     @property
-    def rise(self) -> Estimate | None:
-        """How much further off the defense leaves the adversary, by itself."""
-        return self.change.rise() if self.change else None
-
-    @property
-    def cost(self) -> Estimate | None:
-        """What the defense does to the model's AUC."""
-        return self.change.cost if self.change else None
-
-    @property
-    def other(self) -> tuple[str, ...]:
-        """What else differs between the runs."""
-        return self.change.other if self.change else ()
-
-    @property
     def is_comparable(self) -> bool:
         """Whether a change could be put down to the defense."""
-        return self.rise is not None and self.rise.has_interval and not self.untried and not self.other
+        rise = self.change.rise()
+        return rise is not None and rise.has_interval and not self.untried and not self.change.other
 
     def helps(self, comparisons: int) -> bool:
         """Whether the defense measurably leaves the attacker further off, among so many comparisons."""
-        if self.change is None or not self.is_comparable:
-            return False
-        rise = self.change.rise(comparisons)
+        rise = self.change.rise(comparisons) if self.is_comparable else None
         # An attack that was tried under the defense alone may come closer than all that were compared.
         return rise is not None and rise.is_above and self.error.mean > self.change.means[0]
 
@@ -139,7 +123,7 @@ class Findings:
     @cached_property
     def comparisons(self) -> int:
         """Changes among which the reported ones are: of every defense, property and adversary."""
-        return sum(one.change is not None for found in self.outcomes.values() for one in found.values())
+        return sum(bool(one.change.before) for found in self.outcomes.values() for one in found.values())
 
     @property
     def comparable(self) -> list[Outcome]:
@@ -159,17 +143,19 @@ class Findings:
     @property
     def confounded(self) -> dict[tuple[str, ...], list[Outcome]]:
         """Those of `defended` whose run differs in more than the defense, by the names of these settings."""
-        return by_key((one for one in self.defended if one.other and not one.untried), lambda one: one.other)
+        return by_key(
+            (one for one in self.defended if one.change.other and not one.untried), lambda one: one.change.other
+        )
 
     @property
     def most_protective(self) -> Outcome | None:
         """The one of them that leaves the adversary furthest off."""
-        return max(self.helping, key=lambda one: one.change.means[1] if one.change else 0.0, default=None)
+        return max(self.helping, key=lambda one: one.change.means[1], default=None)
 
     @property
     def least_costly(self) -> Outcome | None:
         """The one of them that costs least."""
-        return max(self.helping, key=lambda one: one.cost.mean if one.cost else -1.0, default=None)
+        return max(self.helping, key=lambda one: one.change.cost.mean if one.change.cost else -1.0, default=None)
 
 
 def most_telling(best: Groups) -> VerticalGroup | None:

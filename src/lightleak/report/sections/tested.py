@@ -98,7 +98,7 @@ def evidence_section(
     rows: Sequence[Row],
     found: Findings,
     *,
-    answers: Mapping[str, str] | None = None,
+    answers: Mapping[str, str],
     unit: str = "batch",
     title: Callable[[Any], str] = lambda row: attack_title(row.attack),
     reading: str = "",
@@ -121,9 +121,8 @@ def evidence_section(
     if reading:
         blocks.append(Details("How to read the figures, and what they do not show", (reading,)))
     known = _answers(runs, rows) | {"queries": statuses["extraction"]} | {str(aim): statuses[aim] for aim in statuses}
-    known |= answers or {}
-    blocks += _folded_checklist(known)
-    return Section("tested", "By whom, with what means, and what was tested", blocks)
+    known |= {name: answer for name, answer in answers.items() if answer}
+    return Section("tested", "By whom, with what means, and what was tested", (*blocks, _checklist(known)))
 
 
 def _status(aim: Aim, rows: Sequence[Row], found: Findings) -> str:
@@ -140,7 +139,7 @@ def _tested_table(statuses: Mapping[Aim, str]) -> Table:
     return cells_table("What was tested", head, [("", lines)], css="stack risk")
 
 
-def _folded_checklist(answers: Mapping[str, str]) -> tuple[Block, ...]:
+def _checklist(answers: Mapping[str, str]) -> Details:
     lines = [(item, answers.get(item.answer, UNKNOWN) if item.answer else CONTROLLER) for item in checklist()]
     groups = [
         (source, [(Cell(item.asks, (item.section,)), Cell(answer, css="words")) for item, answer in same])
@@ -149,7 +148,7 @@ def _folded_checklist(answers: Mapping[str, str]) -> tuple[Block, ...]:
     table = cells_table("Checklist", ("Question", "Answer of this report"), groups, css="stack risk")
     n_open = sum(answer in (CONTROLLER, UNKNOWN) for _, answer in lines)
     words = fill("sections", "checklist", len(lines), n_open, _link(lines))
-    return (Details(f"Checklist: {len(lines)} questions, {n_open} of them for the controller", (words, table)),)
+    return Details(f"Checklist: {len(lines)} questions, {n_open} of them for the controller", (words, table))
 
 
 def _link(lines: Iterable[tuple[Item, str]]) -> str:
