@@ -13,14 +13,7 @@ from lightleak.report.charts import estimate_figure
 from lightleak.report.kinds.released_attacks import attacks_section, searches_section
 from lightleak.report.kinds.released_entries import entries_of, model_name, search_name
 from lightleak.report.kinds.released_entries import title_of as attack_name
-from lightleak.report.kinds.released_groups import (
-    Scenario,
-    by_copies,
-    by_equal_rows,
-    compare,
-    most_telling,
-    topics,
-)
+from lightleak.report.kinds.released_groups import Scenario, by_copies, by_equal_rows, compare, most_telling, topics
 from lightleak.report.kinds.released_scores import ACCURACY, Attack
 from lightleak.report.page import cells_table, fill
 from lightleak.report.plot.chart import Rule

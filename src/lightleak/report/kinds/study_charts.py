@@ -8,14 +8,7 @@ from types import MappingProxyType
 from lightleak.core.results import TrialRow
 from lightleak.report.blocks import Figure, Legend
 from lightleak.report.format import duration, joined
-from lightleak.report.kinds.study_trials import (
-    Objective,
-    Parameter,
-    Search,
-    last_value,
-    reported,
-    running_best,
-)
+from lightleak.report.kinds.study_trials import Objective, Parameter, Search, last_value, reported, running_best
 from lightleak.report.kinds.study_words import parameter_value
 from lightleak.report.plot.axis import Axis, axis, categories
 from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, Style, draw, shorten, stairs

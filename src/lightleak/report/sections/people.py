@@ -5,25 +5,8 @@ from collections.abc import Sequence
 from lightleak.core.people import Group, People, Rate, Risk
 from lightleak.report.blocks import Block, Cell, Column, Figure, Heading, Legend, Section, Table
 from lightleak.report.budget import BASELINES
-from lightleak.report.charts import (
-    BASELINE_STYLE,
-    SHARES,
-    VALIDATION_STYLE,
-    Series,
-    Style,
-    line_figure,
-    series_style,
-)
-from lightleak.report.format import (
-    DASH,
-    attack_title,
-    count,
-    counted,
-    duration,
-    joined,
-    of_hundred,
-    points,
-)
+from lightleak.report.charts import BASELINE_STYLE, SHARES, VALIDATION_STYLE, Series, Style, line_figure, series_style
+from lightleak.report.format import DASH, attack_title, count, counted, duration, joined, of_hundred, points
 from lightleak.report.intervals import Estimate, difference, proportion
 from lightleak.report.page import figures, fill, folded, table_of
 from lightleak.report.plot.axis import axis
