@@ -57,13 +57,8 @@ def table_of(
             shown.append(cells)
             head.append(column.title)
     lines = iter(zip(*shown, strict=True))
-    return Table(
-        label,
-        tuple(head),
-        tuple(Lines(tuple(Line(next(lines), line_css(item)) for item in items), title) for title, items in listed),
-        css=css,
-        box=box,
-    )
+    found = [(title, [Line(next(lines), line_css(item)) for item in items]) for title, items in listed]
+    return cells_table(label, head, found, css=css, box=box)
 
 
 def cells_table(
@@ -91,9 +86,9 @@ def names_table(label: str, entries: Iterable[tuple[str, str]], box: str = "") -
     return cells_table(label, (), [("", entries)], css="plain", box=box)
 
 
-def figures(panels: Sequence[Figure], css: str = "panels") -> tuple[Block, ...]:
+def figures(panels: Sequence[Figure]) -> tuple[Block, ...]:
     """Figures side by side; a single one takes the whole width."""
-    return (Panels(tuple(panels), css),) if len(panels) > 1 else tuple(panels)
+    return (Panels(tuple(panels)),) if len(panels) > 1 else tuple(panels)
 
 
 def folded(summary: str, *blocks: Block, when: bool = True, is_open: bool = False) -> tuple[Block, ...]:

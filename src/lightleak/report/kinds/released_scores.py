@@ -10,7 +10,7 @@ from typing import Literal
 from lightleak.core.grouping import by_key
 from lightleak.core.results import ALL, ReleasedRow
 from lightleak.metrics.inversion.score import MEASURES
-from lightleak.report.compare import Group
+from lightleak.report.compare import Group, means_by
 from lightleak.report.format import DASH, interval, percent, points
 from lightleak.report.intervals import Estimate, bounded, difference, proportion
 from lightleak.report.kinds.released_entries import Entry, Memorization, pooled, title_of
@@ -230,8 +230,7 @@ def _numbers(rows: Iterable[ReleasedRow], name: str) -> list[float]:
 
 def _by_training(values: Mapping[tuple[str, ...], float]) -> dict[tuple[str, ...], float]:
     """Means of values by run, seed and evaluation over the evaluations of each training."""
-    found = by_key(values.items(), lambda pair: pair[0][:2])
-    return {key: statistics.fmean(value for _, value in same) for key, same in found.items()}
+    return means_by((key[:2], value) for key, value in values.items())
 
 
 def _over_trainings(name: str, values: Mapping[tuple[str, ...], float]) -> Estimate | None:

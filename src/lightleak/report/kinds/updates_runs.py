@@ -177,9 +177,8 @@ class Line:
     @property
     def has_too_few_pairs(self) -> bool:
         """Whether not even a change from all records to none would have been measurable."""
-        found = self.effect
-        few = found is not None and found.is_paired and self.exposure.n < ENOUGH_PAIRS
-        return few and found is not None and set(found.signs) != {LESS}
+        one = self.effect
+        return one is not None and one.is_paired and self.exposure.n < ENOUGH_PAIRS and set(one.signs) != {LESS}
 
 
 @dataclass(frozen=True)

@@ -164,10 +164,6 @@ def _own(group: VerticalGroup, redact: bool) -> Cell:
     return Cell(DASH) if redact else of_hundred_cell(group.own_error, otherwise="not measured")
 
 
-def _own(group: VerticalGroup, redact: bool) -> Cell:
-    return Cell(DASH) if redact else of_hundred_cell(group.own_error, otherwise="not measured")
-
-
 def _titled(group: VerticalGroup, found: Findings) -> str:
     several = len({one.first.dataset for one in found.best}) > 1
     return joined(group.topic(several), group.first.adversary, by=" · ")

@@ -110,14 +110,10 @@ class VerticalGroup(Group[VerticalRow]):
 
     def leaks(self, comparisons: int = 1) -> bool:
         """Whether something was measurably learned: more than own columns tell, and than the answer `HALF`."""
-        learned, beyond_half = self.learned(comparisons), self._beyond_half(comparisons)
-        return learned is not None and learned.is_above and (beyond_half is None or beyond_half.is_above)
-
-    def _beyond_half(self, comparisons: int) -> Estimate | None:
-        """How much closer than `HALF`, which an estimator answers that sees nothing; None without truth."""
         known = ((row.true_fraction, row.error) for row in self.rows)
         closer = (abs(HALF - true) - error for true, error in known if true is not None and error is not None)
-        return bounded(closer, -1.0, 1.0, comparisons)
+        learned, beyond_half = self.learned(comparisons), bounded(closer, -1.0, 1.0, comparisons)
+        return learned is not None and learned.is_above and (beyond_half is None or beyond_half.is_above)
 
     @property
     def worth(self) -> str:

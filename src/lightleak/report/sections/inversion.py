@@ -9,6 +9,7 @@ from lightleak.core.grouping import by_key
 from lightleak.report import charts
 from lightleak.report.blocks import Block, Cell, Column, Details, Heading, Legend, Line, Lines, Panels, Section, Table
 from lightleak.report.charts import curve_figure, pairs_by_name
+from lightleak.report.compare import means_by
 from lightleak.report.format import DASH, count, distance, joined, percent, with_interval
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.released_entries import Entry, Memorization, Nearest, PseudoLabel, is_missing
@@ -62,8 +63,7 @@ def _heat_map(topic: Attack) -> Table | None:
     weights = {name: sizes[name] if all(sizes.get(one) for one in names) else 1.0 for name in names}
 
     def line(title: str, many: Sequence[Mapping[str, float]]) -> HeatLine:
-        found = {name: [scores[name] for scores in many if name in scores] for name in names}
-        means = {name: statistics.fmean(values) for name, values in found.items() if values}
+        means = means_by((name, scores[name]) for name in names for scores in many if name in scores)
         mean = statistics.fmean(means.values(), [weights[name] for name in means]) if means else None
         return title, means, mean
 
