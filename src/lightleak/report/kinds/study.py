@@ -6,9 +6,8 @@ from lightleak.report.blocks import Block, Heading, Page, Panels, Section
 from lightleak.report.charts import EstimateRow, bar_figure
 from lightleak.report.format import duration
 from lightleak.report.intervals import Estimate
-from lightleak.report.kinds.study_accounting import accounting_blocks
 from lightleak.report.kinds.study_charts import COMPLETE, fronts, history, legend, slices
-from lightleak.report.kinds.study_settings import best_blocks, space_blocks
+from lightleak.report.kinds.study_tables import accounting_blocks, best_blocks, space_blocks
 from lightleak.report.kinds.study_trials import Search, check_comparable, read_search
 from lightleak.report.page import cells_table, figures, fill, line_of
 from lightleak.report.plot.chart import shorten

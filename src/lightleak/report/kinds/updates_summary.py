@@ -180,17 +180,12 @@ def _risks(line: Line) -> list[RiskLine]:
 
 
 def _picture(shown: Sequence[Measured]) -> Figure:
-    lines = [(one, line) for one in shown for line in one.lines]
-    if len(lines) > MOST_BARS:
-        lines = [(one, one.worst) for one in shown]
+    many = sum(len(one.lines) for one in shown) > MOST_BARS
+    titles = [one.title if len(shown) > 1 else "" for one in shown]
     bars = [
-        EstimateRow(
-            words("place", line),
-            line.risk,
-            series_style(shown.index(one)),
-            heading=one.title if len(shown) > 1 and one is not before else "",
-        )
-        for before, (one, line) in zip([None, *(one for one, _ in lines)], lines, strict=False)
+        EstimateRow(words("place", line), line.risk, series_style(index), heading="" if further else titles[index])
+        for index, one in enumerate(shown)
+        for further, line in enumerate([one.worst] if many else one.lines)
     ]
     guessed = shown[0].worst.exposure.guessed_rows
     guess = Estimate(guessed.mean) if guessed else None  # its interval is in the table

@@ -85,6 +85,11 @@ class VerticalGroup(Group[VerticalRow]):
         return any(map(_manipulates, self.rows))
 
     @cached_property
+    def by_seed(self) -> dict[str, VerticalRow]:
+        """The rows whose error is known."""
+        return {seed_of(row): row for row in self.rows if row.error is not None}
+
+    @cached_property
     def error(self) -> Estimate | None:
         """Mean absolute error over seeds (ProVFL's MAE); None without truth."""
         return bounded(self.values("error"))
@@ -201,7 +206,7 @@ def chosen_on_other_seeds(groups: Groups) -> VerticalGroup | None:
     Returns:
         The rows that were chosen, those of the attack that was chosen most often first.
     """
-    known = [(group, {seed_of(row): row for row in group.rows if row.error is not None}) for group in attacks(groups)]
+    known = [(group, group.by_seed) for group in attacks(groups)]
     most = max((len(rows) for _, rows in known), default=0)
     known = [(group, rows) for group, rows in known if rows and 2 * len(rows) >= most]
     if len(known) < 2:
@@ -209,7 +214,7 @@ def chosen_on_other_seeds(groups: Groups) -> VerticalGroup | None:
     picked = []
     for seed in dict.fromkeys(seed for _, rows in known for seed in rows):
         here = [index for index, (_, rows) in enumerate(known) if seed in rows]
-        best = min(here, key=lambda index: _mean_error(known[index][1], without=seed))
+        best = min(here, key=lambda index: mean_error(known[index][1], without=seed))
         picked.append((best, known[best][1][seed]))
     usual = Counter(index for index, _ in picked).most_common(1)[0][0]
     rows = tuple(row for _, row in sorted(picked, key=lambda pair: pair[0] != usual))
@@ -266,7 +271,8 @@ def _manipulates(row: VerticalRow) -> bool:
     return row.attack == ACTIVE or not {"LR", "MR"}.isdisjoint(row.variant.split("+"))
 
 
-def _mean_error(rows: Mapping[str, VerticalRow], without: str) -> float:
+def mean_error(rows: Mapping[str, VerticalRow], without: str) -> float:
+    """Return the mean error over all other seeds; of a single one, its own."""
     others = [row.error for seed, row in rows.items() if seed != without or len(rows) == 1]
     return statistics.fmean(error for error in others if error is not None)
 
