@@ -14,15 +14,7 @@ from lightleak.report.intervals import bounded
 from lightleak.report.kinds import updates_runs as compared
 from lightleak.report.kinds import updates_summary as summary
 from lightleak.report.kinds.updates_groups import UpdateGroup, at_start, attacks, compare, strongest_first
-from lightleak.report.kinds.updates_words import (
-    FIXED,
-    of_rows,
-    parts_title,
-    source_phrase,
-    travels,
-    varying,
-    words,
-)
+from lightleak.report.kinds.updates_words import FIXED, of_rows, parts_title, source_phrase, travels, varying, words
 from lightleak.report.page import cells_table, figures, table_of, text
 from lightleak.report.read import Run
 from lightleak.report.sections.certificates import certificates_section

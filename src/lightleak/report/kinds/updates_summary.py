@@ -22,16 +22,7 @@ from lightleak.report.page import fill, table_of
 from lightleak.report.read import Run
 from lightleak.report.sections.exposed import always_exposed
 from lightleak.report.sections.means import roles
-from lightleak.report.sections.people import (
-    FEWEST,
-    compared_groups,
-    guess_of,
-    people_figure,
-    risk_lines,
-    stands_out,
-    strongest,
-    worst_group,
-)
+from lightleak.report.sections.people import guess_of, people_figure, risk_lines, strongest, worst_words
 from lightleak.report.sections.run import left_out
 from lightleak.report.sections.summary import MOST_RUNS, RiskLine, first_page, of_hundred_cell, risks_table
 from lightleak.report.sections.tested import NOT_TESTED, Findings
@@ -59,7 +50,7 @@ def summary_section(runs: Sequence[Run], found: Sequence[Measured], best: Update
     caution = next((said for one in judged if (said := _caution(one))), "")
     compared = bool(caution), _best(found), _people_of(found), {one.run.name: _further(one.run) for one in found}
     facts = [
-        ("Most exposed", _worst_of(people) if people else words("worst", reference.worst, _columns(best))),
+        ("Most exposed", worst_words(people) if people else words("worst", reference.worst, _columns(best))),
         ("What would help", helped + (words("help", found, shown, *compared) if shown or not helped else "")),
         ("Limits", words("limits", caution, unknown)),
     ]
@@ -102,7 +93,7 @@ def findings(found: Sequence[Measured], groups: Iterable[UpdateGroup]) -> tuple[
     known: dict[str, str] = {
         name: words("risk", risk) if risk.attack else NOT_TESTED for name, risk in zip(names, risks, strict=True)
     }
-    group = _worst_of(people) if people else ""
+    group = worst_words(people) if people else ""
     always = always_exposed(found[0].run, people) if people else None
     known |= {
         "direct": results["reconstruction"],
@@ -149,18 +140,6 @@ def _caution(one: Measured) -> str:
 def _people_of(found: Sequence[Measured]) -> dict[str, People]:
     """What the strongest attack of every run revealed of every person, by title of the run."""
     return {one.title: people for one in found if (people := strongest(one.run))}
-
-
-def _worst_of(people: People) -> str:
-    group = worst_group(people)
-    if group is None:
-        why = "the table has no sensitive column of several groups"
-        if people.groups or people.merged_below:
-            why = f"none that this report shows has {FEWEST} people"
-        return f"No group of people was compared: {why}."
-    of_all = people.proven_rate if group.recovered is None else people.exposed
-    n_groups = len(compared_groups(people))
-    return fill("people", "worst", group, n_groups, of_all.share, FEWEST, stands_out(group, people))
 
 
 def _columns(best: UpdateGroup | None) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from lightleak.core.grouping import by_key
 from lightleak.core.people import Group, People, Rate, Risk
 from lightleak.report.blocks import Block, Cell, Column, Figure, Heading, Legend, Section, Table
 from lightleak.report.budget import BASELINES
@@ -172,6 +173,19 @@ def stands_out(group: Group, people: People) -> bool:
     return by_chance * len(compared_groups(people)) < SIGNIFICANT
 
 
+def worst_words(people: People) -> str:
+    """Return what is said of the most exposed group."""
+    group = worst_group(people)
+    if group is None:
+        why = "the table has no sensitive column of several groups"
+        if people.groups or people.merged_below:
+            why = f"none that this report shows has {FEWEST} people"
+        return f"No group of people was compared: {why}."
+    of_all = people.proven_rate if group.recovered is None else people.exposed
+    n_groups = len(compared_groups(people))
+    return fill("people", "worst", group, n_groups, of_all.share, FEWEST, stands_out(group, people))
+
+
 def estimate_of(rate: Rate | None) -> Estimate | None:
     """Return a rate as the report shows numbers."""
     return Estimate(rate.share, rate.n, rate.low, rate.high) if rate else None
@@ -239,8 +253,8 @@ def _measured(value: Estimate | None) -> Cell:
 def _groups_figures(people: People) -> tuple[Block, ...]:
     """Draw how the share exposed grows in each group of at least `FEWEST` people, the largest of each column."""
     drawn = []
-    for name in dict.fromkeys(group.column for group in people.groups):
-        groups = [group for group in people.groups if group.column == name and group.n >= FEWEST and group.curve]
+    for name, same in by_key(people.groups, lambda group: group.column).items():
+        groups = [group for group in same if group.n >= FEWEST and group.curve]
         if groups and people.proven + people.recovered:
             drawn.append(_group_figure(name, groups[:MOST_GROUPS], people.unit))
     return figures(drawn)
@@ -262,18 +276,18 @@ def _groups_table(people: People) -> tuple[Block, ...]:
     columns: list[Column[Group]] = [
         Column("Group", lambda group: group.category),
         Column("People", lambda group: count(group.n)),
-        Column("Proven, of 100", lambda group: interval_cell(_share(group), of_hundred)),
+        Column("Proven, of 100", _proven),
     ]
     if any(group.recovered for group in people.groups):
-        exposed = Column[Group](
-            "Proven or recovered, of 100", lambda group: interval_cell(estimate_of(group.exposed), of_hundred)
-        )
-        columns.append(exposed)
-    names = dict.fromkeys(group.column for group in people.groups)
-    groups = [(name, [group for group in people.groups if group.column == name]) for name in names]
+        columns.append(Column("Proven or recovered, of 100", _exposed))
+    groups = by_key(people.groups, lambda group: group.column).items()
     n, table = len(people.groups), table_of("People exposed, by group", columns, groups, css="risk stack")
     return folded(f"All {n} groups", table, when=n > MOST_LISTED)
 
 
-def _share(group: Group) -> Estimate:
-    return Estimate(group.proven / group.n, group.n, group.low, group.high)
+def _proven(group: Group) -> Cell:
+    return interval_cell(Estimate(group.proven / group.n, group.n, group.low, group.high), of_hundred)
+
+
+def _exposed(group: Group) -> Cell:
+    return interval_cell(estimate_of(group.exposed), of_hundred)
