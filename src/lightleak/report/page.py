@@ -165,15 +165,9 @@ def _templates() -> Environment:
             return block if isinstance(block, Markup) else Markup("<p>{}</p>").format(block)
         return Markup(macros[type(block).__name__.lower()](block))
 
-    environment.filters |= {name: one for name, one in vars(formats).items() if isfunction(one)} | {
-        "draw": draw,
-        "legend_key": legend_key,
-        "shell_word": shell_word,
-    }
-    macros |= {
-        name: macro
-        for name, macro in vars(environment.get_template("macros.html.j2").module).items()
-        if isinstance(macro, Macro)
-    }
+    environment.filters |= {name: one for name, one in vars(formats).items() if isfunction(one)}
+    environment.filters |= {"draw": draw, "legend_key": legend_key, "shell_word": shell_word}
+    defined = vars(environment.get_template("macros.html.j2").module)
+    macros |= {name: macro for name, macro in defined.items() if isinstance(macro, Macro)}
     environment.globals |= macros
     return environment

@@ -159,7 +159,6 @@ def _part(row: FrontierRow, name: str) -> str:
 def _table(frontier: Frontier) -> Table:
     """A line for each point, those that are not measured yet too."""
     several = len({point.strongest.attack for point in frontier.points if point.strongest}) > 1
-    best = {id(one.point) for one in frontier.standings if one.is_best}
     columns: list[Column[Point]] = [
         Column("Defense", _name),
         Column("Epsilon, training", _epsilon, optional=True),
@@ -174,13 +173,13 @@ def _table(frontier: Frontier) -> Table:
         *([Column("Attack", _strongest, css="words")] if several else []),
         Column("Pareto", lambda point: _verdict(point, frontier), css="words"),
     ]
-    return table_of(
-        "Defenses compared",
-        columns,
-        [("", frontier.points)],
-        css="stack frontier",
-        line_css=lambda point: "best" if id(point) in best else "",
-    )
+    marked = partial(_line_css, frontier)
+    return table_of("Defenses compared", columns, [("", frontier.points)], css="stack frontier", line_css=marked)
+
+
+def _line_css(frontier: Frontier, point: Point) -> str:
+    standing = frontier.standing(point)
+    return "best" if standing and standing.is_best else ""
 
 
 def _name(point: Point) -> Cell:
@@ -288,14 +287,5 @@ def _mark(point: Point, style: Style, is_best: bool) -> Mark:
     hover = f"{point.name}: accuracy {fmt.percent(x)}, {fmt.percent(y)} of cells recovered"
     label = curve_title(row.curve) if row.defense_strength is None else f"{row.defense_strength:g}"
     # The best are labeled first, then the undefended point, then the others.
-    return Mark(
-        x,
-        y,
-        style,
-        fmt.joined(hover, "Pareto-best" if is_best else "", by="; "),
-        point.accuracy.ends,
-        point.cells.ends,
-        label,
-        rank=0 if is_best else 1 if row.is_undefended else 2,
-        ring="ring" if is_best else "",
-    )
+    rank, ring, said = (0, "ring", "; Pareto-best") if is_best else (1 if row.is_undefended else 2, "", "")
+    return Mark(x, y, style, hover + said, point.accuracy.ends, point.cells.ends, label, rank=rank, ring=ring)

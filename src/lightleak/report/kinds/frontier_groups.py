@@ -227,15 +227,11 @@ def _frontier(rows: Sequence[FrontierRow], trained: Sequence[Training]) -> Front
         ),
     )
     # The first row of a point is one that says what the defense is, where any does.
-    points = [
-        Point(
-            tuple(sorted(found, key=lambda row: not row.defense_words)),
-            guesses=guesses,
-            whole_guesses=whole,
-            people=tuple(_people_of(found[0], trained)),
-        )
-        for found in same.values()
-    ]
+    points = []
+    for found in same.values():
+        stated = tuple(sorted(found, key=lambda row: not row.defense_words))
+        people = tuple(_people_of(found[0], trained))
+        points.append(Point(stated, guesses=guesses, whole_guesses=whole, people=people))
     names = Counter(point.name for point in points)
     points = [replace(one, settings_named=_other_settings(one)) if names[one.name] > 1 else one for one in points]
     curves = list(dict.fromkeys(point.first.curve for point in points))

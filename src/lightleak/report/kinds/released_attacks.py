@@ -55,30 +55,15 @@ def attacks_section(scenarios: Sequence[Scenario], main: Attack | None) -> Secti
     ]
     if any(value.has_interval for group in groups if (value := group.value())):
         marks.append(("", "bars: 95% intervals over trainings, each with its own models and generator"))
-    table = table_of(
-        "Attacks and their baselines",
-        _COLUMNS,
-        [(one.title, _lines(one)) for one in scenarios],
-        css="wrap tight",
-        line_css=lambda one: _line_css(one.group, main),
-    )
+    title, lines = "Attacks and their baselines", [(one.title, _lines(one)) for one in scenarios]
+    table = table_of(title, _COLUMNS, lines, css="wrap tight", line_css=lambda one: _line_css(main, one.group))
     named = [same[0] for same in by_key(groups, lambda one: one.attack).values()]
-    return Section(
-        "attacks",
-        "Attack and baselines",
-        (
-            words("attacks"),
-            Legend(marks),
-            *figures(drawn),
-            table,
-            words("attacks_note"),
-            *_measures(scenarios, main),
-            words("compared", named),
-        ),
-    )
+    further = (words("attacks_note"), *_measures(scenarios, main), words("compared", named))
+    blocks = (words("attacks"), Legend(marks), *figures(drawn), table, *further)
+    return Section("attacks", "Attack and baselines", blocks)
 
 
-def _line_css(group: Attack | None, main: Attack | None) -> str:
+def _line_css(main: Attack | None, group: Attack | None) -> str:
     return "baseline" if group is None or group.is_baseline else "best" if group is main else ""
 
 
@@ -139,7 +124,7 @@ def _measures(scenarios: Sequence[Scenario], main: Attack | None) -> tuple[Block
         ],
         groups,
         css="wrap snug",
-        line_css=lambda group: _line_css(group, main),
+        line_css=partial(_line_css, main),
     )
     return words("measures_words"), table, words("measures_note")
 

@@ -43,11 +43,7 @@ def best_blocks(search: Search) -> tuple[Block, ...]:
         *(Column(search.names[one.key], partial(parameter_cell, one)) for one in search.study.parameters),
     ]
     table = table_of(
-        "The best trials and the defaults",
-        columns,
-        [("", trials)],
-        css="stack trials",
-        line_css=lambda one: "reference" if one.is_default else "",
+        "The best trials and the defaults", columns, [("", trials)], css="stack trials", line_css=_line_css
     )
     more = len(search.front) - MOST_BEST
     note = fill("macros", "note", f"{more} more on the front are in the list of every attempt below.")
@@ -61,6 +57,10 @@ def best_trials(search: Search) -> list[TrialRow]:
     leading = (search.ranked if search.is_single else search.front)[:MOST_BEST]
     wanted = (*leading, search.chosen, *(one for one in search.trials if one.is_default))
     return list({one.trial: one for one in wanted if one is not None}.values())
+
+
+def _line_css(trial: TrialRow) -> str:
+    return "reference" if trial.is_default else ""
 
 
 def _role(search: Search, trial: TrialRow) -> str:

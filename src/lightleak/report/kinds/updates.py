@@ -13,7 +13,7 @@ from lightleak.report.compare import fixed
 from lightleak.report.intervals import bounded
 from lightleak.report.kinds import updates_runs as compared
 from lightleak.report.kinds import updates_summary as summary
-from lightleak.report.kinds.updates_groups import UpdateGroup, at_start, attacks, compare, strongest_first
+from lightleak.report.kinds.updates_groups import Groups, UpdateGroup, at_start, attacks, compare, strongest_first
 from lightleak.report.kinds.updates_words import FIXED, of_rows, parts_title, source_phrase, travels, varying, words
 from lightleak.report.page import cells_table, figures, table_of, text
 from lightleak.report.read import Run
@@ -96,11 +96,7 @@ def styles_of(groups: Sequence[UpdateGroup]) -> dict[str, charts.Style]:
 
 
 def attacks_section(
-    groups: Sequence[UpdateGroup],
-    main: Sequence[UpdateGroup],
-    styles: Mapping[str, charts.Style],
-    unit: tuple[str, str],
-    strongest: Sequence[UpdateGroup],
+    groups: Groups, main: Groups, styles: Mapping[str, charts.Style], unit: tuple[str, str], strongest: Groups
 ) -> Section | None:
     """Draw the attacks next to guessing, with charts; None where nothing was attacked.
 
@@ -274,13 +270,13 @@ def _leakage(one: compared.Measured) -> Block:
         *(Column(title, partial(_change, name)) for name, title in compared.METRICS.items() if name in known),
         Column("Batches", lambda group: f"{group.pairs} pairs" if group.pairs else f"{group.n[0]} and {group.n[1]}"),
     ]
-    return table_of(
-        "What changed for each attack",
-        columns,
-        [(fmt.capital(moment), same) for moment, same in by_key(groups, lambda group: group.moment).items()],
-        css="changes stack",
-        line_css=lambda group: "baseline" if group.group.is_baseline else "",
-    )
+    by_moment = by_key(groups, lambda group: fmt.capital(group.moment)).items()
+    name = "What changed for each attack"
+    return table_of(name, columns, by_moment, css="changes stack", line_css=_changed_css)
+
+
+def _changed_css(group: compared.ChangedGroup) -> str:
+    return "baseline" if group.group.is_baseline else ""
 
 
 def _change(name: str, group: compared.ChangedGroup) -> Cell:

@@ -268,14 +268,16 @@ def _errors(measured: Sequence[Property], redact: bool) -> Section | None:
         Column("Own interval right", lambda group: "{} of {}".format(*group.coverage) if group.coverage else DASH),
         Column("Seeds", lambda group: str(len(group.rows))),
     ]
-    table = table_of(
-        "Errors compared",
-        columns,
-        tables,
-        css="errors",
-        line_css=lambda group: "" if group.reads_exchange else "baseline",
-    )
+    table = table_of("Errors compared", columns, tables, css="errors", line_css=_line_css)
     return Section("errors", "Errors compared", (table, words("errors_note", redact)))
+
+
+def _line_css(group: VerticalGroup) -> str:
+    return "" if group.reads_exchange else "baseline"
+
+
+def _outcome_css(one: Outcome) -> str:
+    return "" if one.group.is_defended else "baseline"
 
 
 def _by_adversary(groups: Iterable[VerticalGroup]) -> Iterable[tuple[str, list[VerticalGroup]]]:
@@ -310,25 +312,14 @@ def _outcomes(found: Findings) -> Section | None:
     styles = {name: charts.series_style(index) for index, name in enumerate(names)} | {"no defense": UNDEFENDED_STYLE}
     drawn = [figure for title, same in panels if (figure := _error_chart(title, same, styles, found.redact))]
     is_unaware = not found.redact and any(row.unaware_error != row.error for one in every for row in one.group.rows)
-    table = table_of(
-        "What each company got",
-        _outcome_columns(found.redact, is_unaware),
-        panels,
-        css="wrap",
-        line_css=lambda one: "" if one.group.is_defended else "baseline",
-    )
+    columns = _outcome_columns(found.redact, is_unaware)
+    table = table_of("What each company got", columns, panels, css="wrap", line_css=_outcome_css)
     setting = joined(*found.main.setting_words(["defense", *_varying(found.best)])) if found.main else ""
-    legend = Legend([(look, name) for name, look in styles.items()]) if names and drawn else None
-    return Section(
-        "defenses" if names else "learned",
-        "Defenses" if names else "What each company learned",
-        (
-            words("outcomes", found),
-            *((legend, *figures(drawn)) if legend else ()),
-            *folded("The numbers", table, when=len(panels) > MOST_PANELS),
-            words("outcomes_note", found, setting, is_unaware),
-        ),
-    )
+    pictures = (Legend([(look, name) for name, look in styles.items()]), *figures(drawn)) if names and drawn else ()
+    numbers = folded("The numbers", table, when=len(panels) > MOST_PANELS)
+    blocks = (words("outcomes", found), *pictures, *numbers, words("outcomes_note", found, setting, is_unaware))
+    name, title = ("defenses", "Defenses") if names else ("learned", "What each company learned")
+    return Section(name, title, blocks)
 
 
 def _outcome_columns(redact: bool, is_unaware: bool) -> list[Column[Outcome]]:

@@ -82,12 +82,8 @@ def lowest_section(subjects: Sequence[Attack], seeds: bool) -> Section | None:
         low = sorted(((one, one.score) for one in entry.lowest if one.score is not None), key=lambda pair: pair[1])
         if topic.is_baseline or not low:
             continue
-        bars = [
-            charts.EstimateRow(
-                joined(one.column, one.kind and f"({one.kind})", by=" "), Estimate(score), _style(one.metric)
-            )
-            for one, score in low
-        ]
+        named = [(joined(one.column, one.kind and f"({one.kind})", by=" "), one.metric, score) for one, score in low]
+        bars = [charts.EstimateRow(name, Estimate(score), _style(metric)) for name, metric, score in named]
         drawn: list[Block] = [charts.bar_figure(f"The {len(bars)} columns of {topic.name} that are least alike", bars)]
         if entry.column_shapes:
             every = sorted(entry.column_shapes.items(), key=lambda pair: pair[1])
@@ -133,12 +129,9 @@ def nearest_section(subjects: Sequence[Attack], pairs: Sequence[Nearest], seeds:
     n_equal = sum(all(pair.agrees(name) for name in columns) for pair in pairs)
     others = [(one.name, value) for one, _, value in known if one.is_baseline and value is not None]
     title = "Nearest private and made-up rows"
-    blocks = (
-        words("nearest", _with_seed(topic.name, entry, seeds), pairs, n_equal, mean, others),
-        pairs_table(title, "Class", pairs, columns),
-        words("hidden", same, bool(columns)),
-    )
-    return Section("rows", title, blocks)
+    said = words("nearest", _with_seed(topic.name, entry, seeds), pairs, n_equal, mean, others)
+    table = pairs_table(title, "Class", pairs, columns)
+    return Section("rows", title, (said, table, words("hidden", same, bool(columns))))
 
 
 def _mean_distance(entry: Entry) -> float | None:
@@ -153,15 +146,14 @@ def memorization_section(subjects: Sequence[Attack]) -> Section | None:
     x = charts.share_axis((*(end for one in dots for end in (one.value.mean, *one.value.ends)), 0.45, 0.55))
     name = "Share of made-up rows that lie nearer to a training row than to a held-out one"
     drawn = [charts.estimate_figure(name, dots, [Rule(HALF, "guess", "chance 50%")], x)] if dots else []
-    table = table_of(
-        "Distances to training rows and to held-out rows",
-        _MEMORY_COLUMNS,
-        [("", found)],
-        css="wrap",
-        line_css=lambda topic: "baseline" if topic.is_baseline else "",
-    )
+    name = "Distances to training rows and to held-out rows"
+    table = table_of(name, _MEMORY_COLUMNS, [("", found)], css="wrap", line_css=_line_css)
     blocks: list[Block] = [words("memorization"), *drawn, table, words("memorized")]
     return Section("memorization", "Copies of single rows", blocks) if found else None
+
+
+def _line_css(topic: Attack) -> str:
+    return "baseline" if topic.is_baseline else ""
 
 
 _MEMORY_COLUMNS: tuple[Column[Attack], ...] = (

@@ -87,32 +87,19 @@ def people_figure(people: People, guessed: Rate | None = None) -> Figure:
         guessed: people whom a guess recovered (`guess_of`); without it guessed records stand in its place.
     """
     n, points = people.n, people.curve
-    lines = [("people whose record was used so far", VALIDATION_STYLE, [point.seen for point in points])]
+    lines = [("people whose record was used so far", VALIDATION_STYLE, [(one.round, one.seen) for one in points])]
     if people.recovered:
-        both = [point.proven + point.recovered for point in points]
+        both = [(one.round, one.proven + one.recovered) for one in points]
         lines.append(("proven, or recovered without proof", RECOVERED, both))
     if people.has_certificates:
-        lines.append(("proven at least once", PROVEN, [point.proven for point in points]))
-    layers = [
-        Line([(point.round, value / n) for point, value in zip(points, values, strict=True)], "link", style.css)
-        for _, style, values in lines
-    ]
-    bands = [
-        _band([(point.round, some, n) for point, some in zip(points, values, strict=True)], style)
-        for _, style, values in lines[1:]
-    ]
+        lines.append(("proven at least once", PROVEN, [(one.round, one.proven) for one in points]))
+    layers = [Line([(x, some / n) for x, some in values], "link", style.css) for _, style, values in lines]
+    bands = [_band(values, n, style) for _, style, values in lines[1:]]
     guess = guessed or (people.singling_out.baseline if people.singling_out else None)
     rules = [Rule(guess.share, "guess faint", along="y")] if guess else []
     unit = "steps of the training" if people.unit == "step" else "rounds of the training"
-    plot = Plot(
-        f"Share of {n} people over the {unit}",
-        axis([0, *(point.round for point in points)], ends="exact", whole=True, title=unit),
-        SHARES,
-        [*bands, *layers],
-        rules,
-        grid="y",
-        height=250,
-    )
+    x = axis([0, *(point.round for point in points)], ends="exact", whole=True, title=unit)
+    plot = Plot(f"Share of {n} people over the {unit}", x, SHARES, [*bands, *layers], rules, grid="y", height=250)
     entries = [(style, words) for words, style, _ in reversed(lines)]
     named = (
         "people recovered by guessing without an update" if guessed else "guessed records that fit exactly one person"
@@ -121,9 +108,9 @@ def people_figure(people: People, guessed: Rate | None = None) -> Figure:
     return Figure(draw(plot), legend=Legend(entries))
 
 
-def _band(points: Sequence[tuple[float, int, int]], style: Style) -> Line:
-    """The 95% intervals along a curve of (round, people exposed, people)."""
-    ends = [(x, _so_far(some, n).ends) for x, some, n in points]
+def _band(points: Sequence[tuple[float, int]], n: int, style: Style) -> Line:
+    """The 95% intervals along a curve of (round, people exposed) of n people."""
+    ends = [(x, _so_far(some, n).ends) for x, some in points]
     edge = [(x, high) for x, (_, high) in ends] + [(x, low) for x, (low, _) in reversed(ends)]
     return Line([(x, end) for x, end in edge if end is not None], "curve-band", style.css, is_area=True)
 
