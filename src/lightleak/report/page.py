@@ -133,15 +133,11 @@ def write(target: Path, html: str) -> None:
     """
     if not target.parent.is_dir():
         raise UsageError(f"output must lie in an existing folder, got {target}")
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".report-", suffix=".html")  # created with mode 0600
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(html)
-        os.chmod(name, OWNER_ONLY)
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".report-") as folder:  # created with mode 0700
+        page = Path(folder) / "page.html"
+        page.write_text(html, encoding="utf-8")
+        os.chmod(page, OWNER_ONLY)
+        os.replace(page, target)
 
 
 def _cell(value: str | Cell, css: str = "") -> Cell:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from lightleak.core.results import UpdateRow
-from lightleak.report.format import attack_title, duration, interval, labels_phrase, percent, points, protocol_title
+from lightleak.report.format import attack_title, duration, interval, percent, points
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.updates_words import (
     FIXED,
@@ -44,10 +44,14 @@ def test_durations(seconds: float, text: str) -> None:
 
 def test_unknown_names_pass_through() -> None:
     assert attack_title("my_attack") == "my attack"
-    assert (protocol_title("p2p"), protocol_title(None)) == ("p2p", "not stated")
+    named = (UpdateRow(attack="x", protocol="p2p", labels="none"), UpdateRow(attack="x"))
+    assert [parts(row, ["protocol", "labels"]) for row in named] == [
+        ["p2p", "labels none"],
+        ["not stated", "labels not stated"],
+    ]
     assert "p2p" in what_travels("p2p")
     assert "Not stated" in what_travels(None)
-    assert (source_phrase(None), labels_phrase("none")) == ("not stated", "none")
+    assert source_phrase(None) == "not stated"
 
 
 def test_every_fixed_field_has_a_phrase() -> None:

@@ -44,6 +44,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     frontiers = compare(rows)
     main = fullest(frontiers)
     reading = words("reading_frontier", main) if main else ""
+    found, answers = _findings(main)
     return Page(
         title=title_of(runs, "What defenses buy and cost"),
         subject=subject_of(runs),
@@ -51,9 +52,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
             summary_section(frontiers),
             _frontiers(frontiers),
             gap_section([game for run in runs for game in run.entries(FILE_NAME, Game, SCHEMA_VERSION)]),
-            evidence_section(
-                runs, rows, _findings(main), answers=_answers(main), unit="client", title=_work, reading=reading
-            ),
+            evidence_section(runs, rows, found, answers=answers, unit="client", title=_work, reading=reading),
             _subject(runs, rows),
             run_section(runs, rows, CONTENTS, unit=("unit", "units"), title=_work),
         ],
@@ -73,24 +72,18 @@ def summary_section(frontiers: Sequence[Frontier]) -> Section:
     return first_page(blocks, [("The three risks", risks)], rows, "defenses")
 
 
-def _findings(main: Frontier | None) -> Findings:
+def _findings(main: Frontier | None) -> tuple[Findings, dict[str, str]]:
+    """What attacks found without a defense, and answers to questions of the checklist, with each defense's cost."""
     plain = main.none if main else None
     if not main or not plain or not plain.cells:
-        return {}
+        return {}, {}
     values = words("found", plain, main.guess)
     whole = f"; {fmt.of_hundred(plain.whole.share)} of 100 records whole" if plain.whole else ""
-    return {"reconstruction": f"in part: {values}{whole}", "attribute_inference": values}
-
-
-def _answers(main: Frontier | None) -> dict[str, str]:
-    """Answers to questions of the checklist, of what is sent without a defense, and what each defense costs."""
-    if main is None or not (found := _findings(main)):
-        return {}
-    plain = main.none
+    found: Findings = {"reconstruction": f"in part: {values}{whole}", "attribute_inference": values}
     costs = [(one, change) for one in main.tried if (change := one.accuracy_change) is not None]
-    return {
+    return found, {
         "direct": found["reconstruction"],
-        "inference": words("inference", found["attribute_inference"]),
+        "inference": words("inference", values),
         "singling_out": words("singling_out", plain),
         "linkage": f"{NOT_TESTED}: each attack reads one message",
         **dict.fromkeys(("persons", "groups"), f"{NOT_TESTED}: the figures are of messages, not of people"),

@@ -113,10 +113,8 @@ class Frontier:
         """The defenses to consider, and why; none where attacks had too small a budget."""
         if self.budget.is_weak or self.choice is None:
             return []
-        found = [
-            (self.choice, "first to consider"),
-            (cheapest_first(self.helping)[0], "costs least of those that help"),
-        ]
+        cheapest = cheapest_first(self.helping)[0]
+        found = [(self.choice, "first to consider"), (cheapest, "costs least of those that help")]
         safest = most_protective(self.helping)
         if safest.place[1] < self.choice.place[1] or (safest is self.choice and safest.place[1]):
             found.append((safest, "gives least away"))

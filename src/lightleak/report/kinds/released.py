@@ -123,9 +123,7 @@ def _said(line: RiskLine) -> str:
     """A line of the first page as an answer; empty where it was not measured."""
     if line.attack is None:
         return ""
-    public = (
-        f"; of public ones {fmt.of_hundred(line.baseline)}{fmt.in_brackets(line.baseline)}" if line.baseline else ""
-    )
+    public = f"; of public ones {fmt.with_interval(line.baseline, fmt.of_hundred)}" if line.baseline else ""
     share = f"{fmt.of_hundred(line.attack)} of 100{fmt.in_brackets(line.attack)}"
     return f"{line.name} {line.meaning}: {share} made-up records{public}"
 

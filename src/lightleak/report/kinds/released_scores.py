@@ -193,11 +193,6 @@ class Attack(Group[ReleasedRow]):
         """The measures with this outcome."""
         return tuple(one for one in self.measures if one.outcome == outcome)
 
-    @property
-    def gives_away(self) -> bool:
-        """Whether every measure says that the rows show more of the classes than public rows do."""
-        return len(self.having("more")) == len(self.measures)
-
     @cached_property
     def memory(self) -> Memorization:
         """How near its rows are to training rows."""

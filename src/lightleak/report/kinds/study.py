@@ -73,10 +73,8 @@ def _held_out(search: Search) -> tuple[Block, ...]:
         for name, one in (("Tuned", held_out.best), ("Defaults", held_out.default))
     ]
     paired = ("Tuned minus defaults, paired", goal.change(change.mean), goal.interval(change, is_change=True), "")
-    label, head = (
-        "Tuned settings against the defaults on held-out data",
-        ("Settings", "Mean", "95% interval", "Time each"),
-    )
+    label = "Tuned settings against the defaults on held-out data"
+    head = ("Settings", "Mean", "95% interval", "Time each")
     table = cells_table(label, head, [("", [*lines, line_of(*paired, css="sum")])], css="wrap", box="snug")
     return table, fill("study", "held_out", goal, held_out)
 

@@ -42,9 +42,8 @@ def best_blocks(search: Search) -> tuple[Block, ...]:
         Column("Time", lambda one: duration(one.seconds)),
         *(Column(search.names[one.key], partial(parameter_cell, one)) for one in search.study.parameters),
     ]
-    table = table_of(
-        "The best trials and the defaults", columns, [("", trials)], css="stack trials", line_css=_line_css
-    )
+    title = "The best trials and the defaults"
+    table = table_of(title, columns, [("", trials)], css="stack trials", line_css=_line_css)
     more = len(search.front) - MOST_BEST
     note = fill("macros", "note", f"{more} more on the front are in the list of every attempt below.")
     return (table, note) if more > 0 else (table,)
@@ -169,9 +168,8 @@ def accounting_blocks(search: Search) -> tuple[Block, ...]:
     done = search.accounting
     ran = by_key((one for one in search.trials if one.worker is not None), lambda one: one.worker or "")
     times = ((who, str(len(same)), duration(sum(one.seconds or 0.0 for one in same))) for who, same in ran.items())
-    workers = cells_table(
-        "Attempts by worker", ("Worker", "Attempts", "Time in them"), [("", sorted(times))], box="snug"
-    )
+    head = ("Worker", "Attempts", "Time in them")
+    workers = cells_table("Attempts by worker", head, [("", sorted(times))], box="snug")
     return (
         outcomes(search),
         *([fill("study", "repeats", done.repeats)] if done.repeats else []),

@@ -195,9 +195,8 @@ def columns_section(group: UpdateGroup) -> Section | None:
     title = ", ".join(filter(None, (group.title, of_rows(group.first))))
     label = f"Share of right cells in each of {len(reached)} columns, guessed and recovered; most leakage first"
     drawn = pairs_by_name(label, reached, guessed, "guessing", "recovered")
-    return Section(
-        "columns", "By column", (words("columns", title, most_gained(reached, guessed), bool(guessed)), *drawn)
-    )
+    said = words("columns", title, most_gained(reached, guessed), bool(guessed))
+    return Section("columns", "By column", (said, *drawn))
 
 
 def confidence_section(groups: Sequence[UpdateGroup]) -> Section | None:
@@ -247,14 +246,11 @@ def _utility(one: compared.Measured) -> Block:
     majorities = [of.majority if of else None for of in utilities]
     areas = [of.auroc if of else None for of in utilities]
     change = None if one.cost is None or areas[0] is None or areas[1] is None else areas[1] - areas[0]
-    lines: list[Sequence[str | Cell]] = [
-        ("Accuracy", *map(interval_cell, accuracies), interval_cell(one.cost, fmt.points))
-    ]
+    cost, ranks = interval_cell(one.cost, fmt.points), fmt.DASH if change is None else fmt.signed(change, 3)
+    lines: list[Sequence[str | Cell]] = [("Accuracy", *map(interval_cell, accuracies), cost)]
     if majorities != [None, None]:
         lines.append(("Always the commonest label", *map(fmt.percent, majorities), fmt.DASH))
-    lines.append(
-        ("Area under the ROC curve", *map(fmt.area, areas), fmt.DASH if change is None else fmt.signed(change, 3))
-    )
+    lines.append(("Area under the ROC curve", *map(fmt.area, areas), ranks))
     groups = [("The trained network, on test rows", lines)]
     return cells_table("What it cost", ("Score", "Before", "After", "Change"), groups, css="stack", box="snug")
 

@@ -1,7 +1,7 @@
 """Estimates of shares by parties of vertical federated learning: what their page shows."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -89,15 +89,15 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
 def summary_section(found: Findings) -> Section:
     """Summarize in plain language what these runs measured."""
     rows = [row for group in found.tried for row in group.rows]
-    lead, limits = words("first_sentence", found), words("limits", found.caution)
+    lead = words("first_sentence", found)
     if not found.main:
-        facts = [("Estimate", words("estimated", found)), ("Limits", limits)] if found.tried else []
+        facts = [("Estimate", words("estimated", found)), ("Limits", found.caution)] if found.tried else []
         return first_page((lead,), facts, rows)
     facts = [
         ("Most exposed", words("most_learned", found)),
         ("The three risks", words("risks")),
         ("What would help", words("defenses", found)),
-        ("Limits", limits),
+        ("Limits", found.caution),
     ]
     return first_page((lead, _summary_chart(found), _summary_table(found)), facts, rows)
 
@@ -244,19 +244,11 @@ def _name(group: VerticalGroup, names: Sequence[str]) -> str:
 
 def _errors(measured: Sequence[Property], redact: bool) -> Section | None:
     """A line for each attack; ``redact`` leaves out what reads no exchange: its error may give away the share."""
-    tables = [
-        (joined(one.title, adversary, by=" · "), same)
-        for one in measured
-        for adversary, same in _by_adversary(group for group in one.groups if group.reads_exchange or not redact)
-    ]
+    tables = _tables(measured, lambda group: group.reads_exchange or not redact)
     if not tables:
         return None
     names = _varying([group for _, same in tables for group in same])
-    closest = {
-        id(min(known, key=lambda group: group.sorted_by))
-        for _, same in tables
-        if (known := [g for g in attacks(same) if g.error])
-    }
+    closest = {id(known[0]) for _, same in tables if (known := [group for group in attacks(same) if group.error])}
     columns: list[Column[VerticalGroup]] = [
         Column("Attack", lambda group: _name(group, names)),
         Column(
@@ -280,10 +272,15 @@ def _outcome_css(one: Outcome) -> str:
     return "" if one.group.is_defended else "baseline"
 
 
-def _by_adversary(groups: Iterable[VerticalGroup]) -> Iterable[tuple[str, list[VerticalGroup]]]:
-    """Groups of each adversary, the attacks first and the closest of them on top."""
-    for adversary, same in by_key(groups, lambda group: group.first.adversary).items():
-        yield adversary, sorted(same, key=lambda group: (not group.reads_exchange, group.sorted_by))
+def _tables(
+    measured: Sequence[Property], kept: Callable[[VerticalGroup], bool]
+) -> list[tuple[str, list[VerticalGroup]]]:
+    """Groups of each property and adversary, in their order: the attacks first and the closest of them on top."""
+    return [
+        (joined(one.title, adversary, by=" · "), same)
+        for one in measured
+        for adversary, same in by_key(filter(kept, one.groups), lambda group: group.first.adversary).items()
+    ]
 
 
 _off = partial(with_interval, said=unsigned_points)
@@ -394,12 +391,7 @@ def _mark(one: Outcome, family: str, style: charts.Style) -> Mark | None:
 
 def _kinds(measured: Sequence[Property]) -> Section | None:
     """Attacks that estimate from several kinds of results; None where no attack does or there is no truth."""
-    found = [
-        (joined(one.title, adversary, by=" · "), lines)
-        for one in measured
-        for adversary, same in _by_adversary(attacks(one.groups))
-        if (lines := [group for group in same if len(group.means("kind_errors")) > 1])
-    ]
+    found = _tables(measured, lambda group: group.reads_exchange and len(group.means("kind_errors")) > 1)
     if not found:
         return None
     names = _varying([group for _, same in found for group in same])

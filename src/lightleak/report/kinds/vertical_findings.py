@@ -226,11 +226,9 @@ class Findings:
     @cached_property
     def honest(self) -> VerticalGroup | None:
         """What the main adversary gets without departing from the protocol."""
-        main = self.main
-        honest = (one for one in self.tried if not one.manipulates)
-        return main and chosen_on_other_seeds(
-            [one for one in honest if (one.place, one.defense) == (main.place, main.defense)]
-        )
+        here = self.main and (self.main.place, self.main.defense)
+        honest = [one for one in self.tried if not one.manipulates and (one.place, one.defense) == here]
+        return chosen_on_other_seeds(honest)
 
     @property
     def leaking(self) -> list[VerticalGroup]:
@@ -272,9 +270,8 @@ class Findings:
     @property
     def confounded(self) -> dict[tuple[str, ...], list[Outcome]]:
         """Those of `defended` whose run differs in more than the defense, by the names of these settings."""
-        return by_key(
-            (one for one in self.defended if one.change.other and not one.untried), lambda one: one.change.other
-        )
+        found = (one for one in self.defended if one.change.other and not one.untried)
+        return by_key(found, lambda one: one.change.other)
 
     @property
     def most_protective(self) -> Outcome | None:

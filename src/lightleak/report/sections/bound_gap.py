@@ -109,7 +109,6 @@ def _tables(games: Sequence[Game]) -> list[Block]:
         for one in settings
     ]
     head = ("Noise multiplier", "Epsilon, one update", "Epsilon, training (RDP)", "Epsilon, training (PRV)")
-    return [
-        cells_table("Epsilon by noise", head, [("", epsilons)], css="stack"),
-        *folded("All games as a table", table_of("Games won", won, by_game.items(), css="stack")),
-    ]
+    table = table_of("Games won", won, by_game.items(), css="stack")
+    by_noise = cells_table("Epsilon by noise", head, [("", epsilons)], css="stack")
+    return [by_noise, *folded("All games as a table", table)]

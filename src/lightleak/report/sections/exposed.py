@@ -93,9 +93,8 @@ def _read(line: Mapping[str, str]) -> Person | None:
     """A line of the file; None where it cannot be read."""
     try:
         counts = {name: int(line[name]) for name in ("seen", "proven", "recovered")}
-        first, sharing = (
-            int(float(text)) if (text := line.get(name)) else None for name in ("first_proven", "sharing")
-        )
+        texts = (line.get(name) for name in ("first_proven", "sharing"))
+        first, sharing = (int(float(text)) if text else None for text in texts)
         first = None if first is None else first + 1
         return Person(line["person"], line["row"], line["verdict"], **counts, first=first, sharing=sharing)
     except (KeyError, ValueError):

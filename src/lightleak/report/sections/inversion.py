@@ -265,11 +265,8 @@ def pairs_table(label: str, heading: str, pairs: Sequence[Nearest], columns: Seq
     for pair in pairs:
         real = (Cell(value_words(pair.private.get(name)) or DASH, css="long") for name in columns)
         made = (Cell(_made(pair, name), css="long") for name in columns)
-        lines = (
-            Line((Cell(words("pair", pair.class_name)), *real, Cell("")), "true"),
-            Line((Cell("made up"), *made, Cell(distance(pair.distance)))),
-        )
-        groups.append(Lines(lines))
+        first = Line((Cell(words("pair", pair.class_name)), *real, Cell("")), "true")
+        groups.append(Lines((first, Line((Cell("made up"), *made, Cell(distance(pair.distance)))))))
     return Table(label, (heading, *columns, "distance"), tuple(groups), box="rows")
 
 

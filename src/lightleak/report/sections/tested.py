@@ -98,7 +98,7 @@ def evidence_section(
     rows: Sequence[Row],
     found: Findings,
     *,
-    answers: Mapping[str, str],
+    answers: Mapping[str, str] | None = None,
     unit: str = "batch",
     title: Callable[[Any], str] = lambda row: attack_title(row.attack),
     reading: str = "",
@@ -121,8 +121,8 @@ def evidence_section(
     blocks.append(_tested_table(statuses))
     if reading:
         blocks.append(Details("How to read the figures, and what they do not show", (reading,)))
-    known = {**_answers(runs, rows), **statuses, "queries": statuses["extraction"]}
-    known |= {name: answer for name, answer in answers.items() if answer}
+    known = _answers(runs, rows) | {"queries": statuses["extraction"]} | {str(aim): statuses[aim] for aim in statuses}
+    known |= {name: answer for name, answer in (answers or {}).items() if answer}
     return Section("tested", "By whom, with what means, and what was tested", (*blocks, _checklist(known)))
 
 
