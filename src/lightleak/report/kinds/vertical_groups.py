@@ -306,7 +306,7 @@ def worth_of(results: Iterable[tuple[float | None, float | None]]) -> Estimate |
         None where nothing is known, or no record or every record has the property.
 
     >>> found = worth_of([(0.5, 0.05), (0.5, 0.05)])
-    >>> round(found.rows), worth_of([(0.3, 0.0)]).rows, worth_of([(None, 0.1)])
+    >>> round(found.mean), worth_of([(0.3, 0.0)]).mean, worth_of([(None, 0.1)])
     (100, inf, None)
     """
     known = [(true, error) for true, error in results if true is not None and error is not None]
