@@ -30,6 +30,15 @@ BASELINE_STYLE = Style("baseline", "diamond")
 VALIDATION_STYLE = Style("validation", "bar")
 START_STYLE, END_STYLE = Style("from", "diamond"), Style("to", "circle")
 
+MOST_DRAWN = 60
+"""Lines of the chart; a table of thousands of columns keeps those with the largest difference."""
+
+MOST_NAMED = 3
+"""Names in a sentence."""
+
+STRETCHES = 200
+"""Segments of a curve that are drawn as one point each: about what a screen can show."""
+
 
 def series_style(index: int) -> Style:
     """Color and shape of the ``index``-th attack.
@@ -166,14 +175,6 @@ def spaced_axis(ticks: Sequence[tuple[float, str]], title: str, margin: float = 
     return Axis(low - room, high + room, tuple(ticks), title=title)
 
 
-MOST_DRAWN = 60
-"""Lines of the chart; a table of thousands of columns keeps those with the largest difference."""
-
-
-MOST_NAMED = 3
-"""Names in a sentence."""
-
-
 def pair_legend(start: str, end: str) -> Legend:
     """Name the two marks of each line."""
     return Legend([(START_STYLE, start), (END_STYLE, end), ("", "right: difference in points")])
@@ -206,10 +207,6 @@ def pairs_by_name(
     drawing = pair_chart(label, pairs[:MOST_DRAWN], start, end)
     legend = (pair_legend(start, end),) if reference else ()
     return (*legend, Figure(drawing, plot="labelled"))
-
-
-STRETCHES = 200
-"""Segments of a curve that are drawn as one point each: about what a screen can show."""
 
 
 def curve_figure(

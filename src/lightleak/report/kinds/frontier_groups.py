@@ -213,17 +213,16 @@ def _other_settings(point: Point) -> str:
     return f" ({', '.join(others) or 'other settings by default'})"
 
 
+def _of_point(row: FrontierRow) -> tuple[object, ...]:
+    """What rows of one point have in common; of two runs, the settings besides the strength may differ."""
+    others = frozenset() if row.is_undefended else frozenset(flat(row.defense_settings).items())
+    return row.curve, row.is_undefended or row.defense, row.defense_strength, row.defense_option, others
+
+
 def _frontier(rows: Sequence[FrontierRow], trained: Sequence[Training]) -> Frontier:
     guessing = Group(tuple(row for row in rows if row.attack == BASELINE))
     guesses, whole = guessing.by(unit_of, "cell_accuracy"), guessing.by(unit_of, whole_rows)
-    same = by_key(
-        rows,
-        lambda row: (
-            *(row.curve, row.is_undefended or row.defense, row.defense_strength, row.defense_option),
-            # Of two runs, the other settings may differ.
-            frozenset() if row.is_undefended else frozenset(flat(row.defense_settings).items()),
-        ),
-    )
+    same = by_key(rows, _of_point)
     # The first row of a point is one that says what the defense is, where any does.
     points = []
     for found in same.values():

@@ -53,7 +53,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     results: Findings = {"model_inversion": words("found", *found)} if found else {}
     reading = words("reading_released") if scenarios else ""
     private = words("private", len(nearest)) if nearest or grids else ""
-    contents = words("contents", len(nearest), bool(grids))
+    contents, answers = words("contents", len(nearest), bool(grids)), _answers(scenarios)
     return Page(
         title=title_of(runs, "What the released model gives away"),
         subject=subject_of(runs),
@@ -61,7 +61,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
         sections=[
             summary_section(scenarios),
             evidence_section(
-                runs, rows, results, answers=_answers(scenarios), unit="evaluation", title=attack_name, reading=reading
+                runs, rows, results, answers=answers, unit="evaluation", title=attack_name, reading=reading
             ),
             _subject(runs, scenarios),
             attacks_section(scenarios, main),

@@ -115,17 +115,10 @@ def _measures(scenarios: Sequence[Scenario], main: Attack | None) -> tuple[Block
     ]
     if not any(found for _, found in groups):
         return ()
-    table = table_of(
-        "Attacks compared with public rows, measure by measure",
-        [
-            Column[Attack]("Attack", lambda group: group.name),
-            *(Column(title, partial(_measure, index)) for index, title in enumerate(MEASURE_TITLES.values())),
-            Column("Condition learned", _condition),
-        ],
-        groups,
-        css="wrap snug",
-        line_css=partial(_line_css, main),
-    )
+    measures = (Column(title, partial(_measure, index)) for index, title in enumerate(MEASURE_TITLES.values()))
+    columns = [Column[Attack]("Attack", lambda group: group.name), *measures, Column("Condition learned", _condition)]
+    title, marked = "Attacks compared with public rows, measure by measure", partial(_line_css, main)
+    table = table_of(title, columns, groups, css="wrap snug", line_css=marked)
     return words("measures_words"), table, words("measures_note")
 
 

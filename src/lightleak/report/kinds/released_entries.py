@@ -14,6 +14,19 @@ from lightleak.report.read import Run
 FILE_NAME = "inversion.json"
 NOT_STATED = "not stated"
 
+SEARCHES = {
+    "gradient": "gradient search",
+    "tpe": "Bayesian search (TPE)",
+    "random_best": "best of as many random\u00a0z",
+    "random": "random\u00a0z",
+    "softmax": "random\u00a0z, likeliest categories",
+}
+"""Latent searches in the order of thesis Table 5.6; the last is where the searches start from."""
+
+_BRIDGES = {"exact": "exact bridge", "shared": "shared transform"}
+
+_MODELS = {"gandalf": "GANDALF", "boosted_trees": "boosted trees (XGBoost)", "mlp": "MLP"}
+
 
 @dataclass(frozen=True)
 class ClassScores:
@@ -173,19 +186,6 @@ def pooled(entries: Sequence[Entry]) -> Memorization:
     sizes = [one.n for one in found if one.n is not None]
     n, trainings = sum(sizes) if sizes else None, share.n if share else 1
     return Memorization(mean_of(train), mean_of(heldout), mean_of(share), low, high, n, trainings)
-
-
-SEARCHES = {
-    "gradient": "gradient search",
-    "tpe": "Bayesian search (TPE)",
-    "random_best": "best of as many random\u00a0z",
-    "random": "random\u00a0z",
-    "softmax": "random\u00a0z, likeliest categories",
-}
-"""Latent searches in the order of thesis Table 5.6; the last is where the searches start from."""
-
-_BRIDGES = {"exact": "exact bridge", "shared": "shared transform"}
-_MODELS = {"gandalf": "GANDALF", "boosted_trees": "boosted trees (XGBoost)", "mlp": "MLP"}
 
 
 def title_of(one: ReleasedRow | Entry) -> str:

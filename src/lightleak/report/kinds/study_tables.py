@@ -30,6 +30,18 @@ PRUNERS = {
 }
 PRUNERS["nop"] = PRUNERS["none"]
 
+MOST_LISTED = 300
+"""Rows of the list of all trials; ``trials.parquet`` has them all."""
+
+LONGEST_ERROR = 300
+
+BECAME = {
+    "complete": "Complete",
+    "pruned": "Pruned: stopped early because it fell behind",
+    "failed": "Failed for good",
+    "running": "Not finished when this was written",
+}
+
 
 def best_blocks(search: Search) -> tuple[Block, ...]:
     """Draw the best trials and the defaults, and what each of them set."""
@@ -103,11 +115,10 @@ def differs(value: object, default: object) -> bool:
 def space_blocks(search: Search) -> tuple[Block, ...]:
     """Draw how the study was set up; what the file does not say is left out."""
     study = search.study
+    goals = "; ".join(f"{goal.direction} {goal.words}" for goal in study.objectives)
     entries = {
         "Data and network": study.setting,
-        "Objective" if search.is_single else "Objectives": "; ".join(
-            f"{goal.direction} {goal.words}" for goal in study.objectives
-        ),
+        "Objective" if search.is_single else "Objectives": goals,
         "Trials asked for": None if study.asked is None else str(study.asked),
         "What each trial may spend": study.budget,
         "How trials are proposed": _known(SAMPLERS, study.sampler),
@@ -148,19 +159,6 @@ def range_words(parameter: Parameter) -> str:
         return "not stated"
     whole, log = "whole numbers" if parameter.kind == "int" else "", "logarithmic" if parameter.log else ""
     return joined(f"{number_words(parameter.low)} to {number_words(parameter.high)}", whole, log)
-
-
-MOST_LISTED = 300
-"""Rows of the list of all trials; ``trials.parquet`` has them all."""
-
-LONGEST_ERROR = 300
-
-BECAME = {
-    "complete": "Complete",
-    "pruned": "Pruned: stopped early because it fell behind",
-    "failed": "Failed for good",
-    "running": "Not finished when this was written",
-}
 
 
 def accounting_blocks(search: Search) -> tuple[Block, ...]:

@@ -63,7 +63,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     shown = [row for group in found.groups for row in group.rows]
     results: Results = {"property_inference": words("found", found.main, redact)} if found.main else {}
     reading = words("reading_vertical", found) if found.tried else ""
-    contents = words("contents", bool(norms), redact)
+    contents, answers = words("contents", bool(norms), redact), _answers(found)
     placed = [(joined(*group.place[1:], group.title), group.rows) for group in found.groups]
     return Page(
         title=title_of(runs, "Property leakage report"),
@@ -72,7 +72,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
         sections=[
             summary_section(found),
             evidence_section(
-                runs, shown, results, answers=_answers(found), unit="estimate", title=attack_name, reading=reading
+                runs, shown, results, answers=answers, unit="estimate", title=attack_name, reading=reading
             ),
             _subject(runs, found.groups),
             None if redact else _shares(measured),

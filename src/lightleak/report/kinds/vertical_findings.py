@@ -83,13 +83,8 @@ def change_of(here: Groups, there: Groups, runs: Iterable[Run] = ()) -> Change:
     manipulating = {_attack(group) for group in here if group.manipulates}
     watching = pairs[min(range(len(names)), key=lambda at: names[at] in manipulating)]
     areas = ((row.auc, other.auc) for row, other in watching if row.auc is not None and other.auc is not None)
-    return Change(
-        before_errors,
-        after_errors,
-        cost=_difference(areas),
-        reads_own=before_own or after_own,
-        other=_other_settings((pair for rows in pairs for pair in rows), {run.name: run for run in runs}),
-    )
+    other = _other_settings((pair for rows in pairs for pair in rows), {run.name: run for run in runs})
+    return Change(before_errors, after_errors, _difference(areas), before_own or after_own, other)
 
 
 def untried(here: Groups, there: Groups) -> tuple[str, ...]:

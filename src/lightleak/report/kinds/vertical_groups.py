@@ -257,12 +257,9 @@ def properties(groups: Groups) -> tuple[Property, ...]:
 def _general(row: VerticalRow) -> VerticalRow:
     """The row with its property unnamed in what it says of itself, so that what holds for all of them is shown once."""
     named = re.compile(rf"(?<!\w){re.escape(row.property_name)}(?!\w)")
-    return replace(
-        row,
-        defense=row.defense or NONE,
-        threat_model=row.threat_model and named.sub("the property", row.threat_model),
-        warnings=tuple(named.sub("the property", warning) for warning in row.warnings),
-    )
+    stated = row.threat_model and named.sub("the property", row.threat_model)
+    warnings = tuple(named.sub("the property", warning) for warning in row.warnings)
+    return replace(row, defense=row.defense or NONE, threat_model=stated, warnings=warnings)
 
 
 def _manipulates(row: VerticalRow) -> bool:

@@ -33,6 +33,12 @@ LOGARITHMIC = ("discriminator", "conditioning")
 
 words = partial(fill, "inversion")
 
+HEAT_BOUNDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+"""Where the shade changes: the color says which, the printed number says how much."""
+
+HeatLine = tuple[str, Mapping[str, float], float | None]
+"""Heading of a line, its shares by column, and their mean."""
+
 
 def classes_section(scenario: Scenario | None, main: Attack | None, subjects: Sequence[Attack]) -> Section | None:
     """Draw how often rows are taken for each class, and how alike their values are; None where nothing is known."""
@@ -211,13 +217,6 @@ _LABEL_COLUMNS: tuple[Column[PseudoLabel], ...] = (
     Column("Rows used", lambda one: count(one.used)),
     Column("Left out because", lambda one: one.excluded or "", css="words"),
 )
-
-
-HEAT_BOUNDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
-"""Where the shade changes: the color says which, the printed number says how much."""
-
-HeatLine = tuple[str, Mapping[str, float], float | None]
-"""Heading of a line, its shares by column, and their mean."""
 
 
 def heat_map(label: str, heading: str, columns: Mapping[str, str], lines: Sequence[HeatLine], foot: HeatLine) -> Table:
