@@ -1,6 +1,6 @@
 """One module for each kind of run makes its page: which sections it has, which columns, which words.
 
-What a kind needs beyond that has its name in front: ``updates_groups`` groups rows, ``updates_attacks`` is a section.
+What a kind needs beyond that has its name in front: ``updates_groups`` groups rows, ``updates_summary`` is a section.
 """
 
 from collections.abc import Sequence
