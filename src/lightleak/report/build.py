@@ -5,7 +5,7 @@ from pathlib import Path
 
 from lightleak.core.errors import UsageError
 from lightleak.core.results import ValueRow
-from lightleak.report.kinds import kind_of
+from lightleak.report.kinds import page_of
 from lightleak.report.page import render, write
 from lightleak.report.read import load_runs
 
@@ -39,7 +39,7 @@ def build_report(run: Path | Sequence[Path], output: Path | None = None, redact:
     runs = load_runs(folders, redact)
     if runs[0].kind == ValueRow.KIND:
         raise UsageError(f"{folders[0]}: a report needs rows of attacks; these are numbers of a paper's table alone")
-    html = render(kind_of(runs).page(runs, redact))
+    html = render(page_of(runs, redact))
     target = output or folders[0] / (FILE_NAME if len(folders) == 1 else COMBINED_NAME)
     write(target, html)
     return target

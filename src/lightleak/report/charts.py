@@ -1,12 +1,13 @@
-"""Charts of audits of updates, and the looks that all reports share: bars, lines, pairs of marks, and estimates."""
+"""Charts of many kinds and the looks that all share: bars, lines, pairs of marks, estimates, curves of a training."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from markupsafe import Markup
 
-from lightleak.report.blocks import Figure, Legend
-from lightleak.report.format import in_brackets, percent
+from lightleak.report.blocks import Block, Figure, Legend
+from lightleak.report.format import in_brackets, percent, points
 from lightleak.report.intervals import Estimate
 from lightleak.report.plot.axis import Axis, axis
 from lightleak.report.plot.chart import Bars, Line, Mark, Plot, Points, Row, Rule, draw
@@ -28,6 +29,15 @@ COLOURS = 6
 BASELINE_STYLE = Style("baseline", "diamond")
 VALIDATION_STYLE = Style("validation", "bar")
 START_STYLE, END_STYLE = Style("from", "diamond"), Style("to", "circle")
+
+MOST_DRAWN = 60
+"""Lines of the chart; a table of thousands of columns keeps those with the largest difference."""
+
+MOST_NAMED = 3
+"""Names in a sentence."""
+
+STRETCHES = 200
+"""Segments of a curve that are drawn as one point each: about what a screen can show."""
 
 
 def series_style(index: int) -> Style:
@@ -163,3 +173,81 @@ def spaced_axis(ticks: Sequence[tuple[float, str]], title: str, margin: float = 
     low, high = min(ticks)[0], max(ticks)[0]
     room = margin * (high - low) / (1 - 2 * margin) or 1.0
     return Axis(low - room, high + room, tuple(ticks), title=title)
+
+
+def pair_legend(start: str, end: str) -> Legend:
+    """Name the two marks of each line."""
+    return Legend([(START_STYLE, start), (END_STYLE, end), ("", "right: difference in points")])
+
+
+def gains(reached: Mapping[str, float], reference: Mapping[str, float]) -> dict[str, float | None]:
+    """Difference to the reference by name, the largest first; without a reference the highest value first.
+
+    >>> gains({"age": 0.5, "sex": 0.9}, {"age": 0.1, "sex": 0.8})
+    {'age': 0.4, 'sex': 0.09999999999999998}
+    """
+    names = sorted(reached, key=lambda name: reached[name] - reference.get(name, 0.0), reverse=True)
+    return {name: reached[name] - reference[name] if name in reference else None for name in names}
+
+
+def most_gained(reached: Mapping[str, float], reference: Mapping[str, float]) -> list[str]:
+    """Return the names that a sentence mentions: those with the largest positive differences to the reference."""
+    return [name for name, gain in list(gains(reached, reference).items())[:MOST_NAMED] if gain and gain > 0]
+
+
+def pairs_by_name(
+    label: str, reached: Mapping[str, float], reference: Mapping[str, float], start: str, end: str
+) -> tuple[Block, ...]:
+    """Draw every name as a line from the reference to what was reached, the largest difference first."""
+    found = gains(reached, reference)
+    pairs = [
+        Pair(name, reference.get(name), reached[name], points(gain) if gain is not None else "")
+        for name, gain in found.items()
+    ]
+    drawing = pair_chart(label, pairs[:MOST_DRAWN], start, end)
+    legend = (pair_legend(start, end),) if reference else ()
+    return (*legend, Figure(drawing, plot="labelled"))
+
+
+def curve_figure(
+    title: str, note: str, of: str, steps: Sequence[float | None], values: Sequence[float | None], logarithmic: bool
+) -> Figure | None:
+    """One curve over iterations; None where fewer than two of its values are known.
+
+    Args:
+        title: name of the loss.
+        note: what it says.
+        of: whose loss it is, for screen readers.
+        steps: iterations; none where they are to be counted.
+        values: the losses.
+        logarithmic: whether to draw them on a logarithmic axis.
+    """
+    pairs = zip(steps or range(len(values)), values, strict=False)
+    known = [(float(step), value) for step, value in pairs if step is not None and value is not None]
+    if len(known) < 2:
+        return None
+    y = axis([value for _, value in known], "log" if logarithmic else "linear", "round")
+    if logarithmic:
+        note += "; logarithmic scale" + (", linear around 0" if y.scale == "symlog" else "")
+    drawing = curve_chart(f"{title} of {of} by iteration", known, y)
+    return Figure(drawing, title, note, plot="curve-plot")
+
+
+def curve_chart(name: str, points: Sequence[tuple[float, float]], y: Axis) -> Markup:
+    """One curve: the mean of each stretch as a line, between its lowest and its highest value as a band.
+
+    Means are taken at the heights of the axis, so that they lie within the band on a logarithmic one too.
+    """
+    bounds = [round(index * len(points) / STRETCHES) for index in range(STRETCHES + 1)]
+    line, low, high = [], [], []
+    for some in (points[start:end] for start, end in pairwise(bounds) if end > start):
+        at = sum(step for step, _ in some) / len(some)
+        heights = sorted(y.at(value) for _, value in some)
+        line.append((at, sum(heights) / len(heights)))
+        low.append((at, heights[0]))
+        high.append((at, heights[-1]))
+    layers = [Line([*high, *reversed(low)], "curve-band", is_area=True)] if len(line) < len(points) else []
+    layers.append(Line(line, "curve"))
+    heights_axis = Axis(0.0, 1.0, tuple((y.at(value), label) for value, label in y.ticks))
+    x = axis([step for step, _ in points], ends="exact", whole=True)
+    return draw(Plot(name, x, heights_axis, layers, height=120, grid="y"))

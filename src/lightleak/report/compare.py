@@ -11,6 +11,7 @@ from lightleak.report.format import attack_title
 from lightleak.report.intervals import Estimate, bounded, estimate
 
 R = TypeVar("R", bound=Row)
+K = TypeVar("K", bound=Hashable)
 
 Key = Callable[[R], Hashable]
 Score = str | Callable[[R], float | None]
@@ -56,15 +57,21 @@ class Group(Generic[R]):
 
     def by(self, key: Key[R], score: Score[R]) -> dict[Hashable, float]:
         """One number by what names the row; rows of one name are averaged first."""
-        known = [(row, value) for row in self.rows if (value := number_of(row, score)) is not None]
-        by_name = by_key(known, lambda pair: key(pair[0]))
-        return {name: statistics.fmean(value for _, value in same) for name, same in by_name.items()}
+        return means_by((key(row), value) for row in self.rows if (value := number_of(row, score)) is not None)
 
     def means(self, attribute: str) -> dict[str, float]:
         """Means of the entries of a mapping, such as an accuracy by column, in the order of its first row."""
-        entries = (entry for row in self.rows for entry in getattr(row, attribute).items())
-        by_name = by_key(entries, lambda entry: entry[0])
-        return {name: statistics.fmean(value for _, value in same) for name, same in by_name.items()}
+        return means_by(entry for row in self.rows for entry in getattr(row, attribute).items())
+
+
+def means_by(values: Iterable[tuple[K, float]]) -> dict[K, float]:
+    """Mean of the values of each key, in the order of the keys.
+
+    >>> means_by([("a", 0.5), ("b", 1.0), ("a", 1.0)])
+    {'a': 0.75, 'b': 1.0}
+    """
+    by_name = by_key(values, lambda pair: pair[0])
+    return {name: statistics.fmean(value for _, value in same) for name, same in by_name.items()}
 
 
 def number_of(row: R, score: Score[R]) -> float | None:

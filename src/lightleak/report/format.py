@@ -37,12 +37,6 @@ _STRENGTHS = {
     "flower_clipping": "Flower's clipping to norm {:g}",
     "flower_local_dp": "Flower's local DP, epsilon {:g}",
 }
-_PROTOCOLS = {"fedsgd": "FedSGD", "fedavg": "FedAvg"}
-_LABELS = {
-    "true": "known to the server",
-    "restored": "restored from the update",
-    "proven": "restored from the update, and proven for proven records",
-}
 
 
 def mean_of(value: float | Estimate | None) -> float | None:
@@ -295,16 +289,6 @@ def attack_title(name: str) -> str:
     ('TabLeak', 'my attack')
     """
     return str(shipped()["titles"].get(name, name.replace("_", " ")))
-
-
-def protocol_title(name: str | None) -> str:
-    """Short name of a protocol."""
-    return _PROTOCOLS.get(name or "", name or "not stated")
-
-
-def labels_phrase(labels: str | None) -> str:
-    """What the attack knew of the labels."""
-    return _LABELS.get(labels or "", labels or "not stated")
 
 
 def defense_title(name: str | None, strength: float | None = None, epsilon: float | None = None) -> str:

@@ -111,9 +111,8 @@ def bounded(
         if math.isinf(lowest) or math.isinf(highest):
             return Estimate(mean, n)
         differing = 1 - alpha ** (1 / n)
-        return Estimate(
-            mean, n, mean + differing * (min(lowest, mean) - mean), mean + differing * (max(highest, mean) - mean)
-        )
+        low, high = (mean + differing * (end - mean) for end in (min(lowest, mean), max(highest, mean)))
+        return Estimate(mean, n, low, high)
     variance = math.fsum((value - mean) ** 2 for value in known) / (n - 1)
     half = student(1 - alpha, n - 1) * math.sqrt(variance / n)
     return Estimate(mean, n, max(mean - half, min(lowest, mean)), min(mean + half, max(highest, mean)))

@@ -57,13 +57,8 @@ def table_of(
             shown.append(cells)
             head.append(column.title)
     lines = iter(zip(*shown, strict=True))
-    return Table(
-        label,
-        tuple(head),
-        tuple(Lines(tuple(Line(next(lines), line_css(item)) for item in items), title) for title, items in listed),
-        css=css,
-        box=box,
-    )
+    found = [(title, [Line(next(lines), line_css(item)) for item in items]) for title, items in listed]
+    return cells_table(label, head, found, css=css, box=box)
 
 
 def cells_table(
@@ -91,9 +86,9 @@ def names_table(label: str, entries: Iterable[tuple[str, str]], box: str = "") -
     return cells_table(label, (), [("", entries)], css="plain", box=box)
 
 
-def figures(panels: Sequence[Figure], css: str = "panels") -> tuple[Block, ...]:
+def figures(panels: Sequence[Figure]) -> tuple[Block, ...]:
     """Figures side by side; a single one takes the whole width."""
-    return (Panels(tuple(panels), css),) if len(panels) > 1 else tuple(panels)
+    return (Panels(tuple(panels)),) if len(panels) > 1 else tuple(panels)
 
 
 def folded(summary: str, *blocks: Block, when: bool = True, is_open: bool = False) -> tuple[Block, ...]:
@@ -138,15 +133,11 @@ def write(target: Path, html: str) -> None:
     """
     if not target.parent.is_dir():
         raise UsageError(f"output must lie in an existing folder, got {target}")
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".report-", suffix=".html")  # created with mode 0600
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(html)
-        os.chmod(name, OWNER_ONLY)
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".report-") as folder:  # created with mode 0700
+        page = Path(folder) / "page.html"
+        page.write_text(html, encoding="utf-8")
+        os.chmod(page, OWNER_ONLY)
+        os.replace(page, target)
 
 
 def _cell(value: str | Cell, css: str = "") -> Cell:
@@ -170,15 +161,9 @@ def _templates() -> Environment:
             return block if isinstance(block, Markup) else Markup("<p>{}</p>").format(block)
         return Markup(macros[type(block).__name__.lower()](block))
 
-    environment.filters |= {name: one for name, one in vars(formats).items() if isfunction(one)} | {
-        "draw": draw,
-        "legend_key": legend_key,
-        "shell_word": shell_word,
-    }
-    macros |= {
-        name: macro
-        for name, macro in vars(environment.get_template("macros.html.j2").module).items()
-        if isinstance(macro, Macro)
-    }
+    environment.filters |= {name: one for name, one in vars(formats).items() if isfunction(one)}
+    environment.filters |= {"draw": draw, "legend_key": legend_key, "shell_word": shell_word}
+    defined = vars(environment.get_template("macros.html.j2").module)
+    macros |= {name: macro for name, macro in defined.items() if isinstance(macro, Macro)}
     environment.globals |= macros
     return environment

@@ -97,14 +97,9 @@ def _print(browser: str, page: Path, printed: Path, profile: Path) -> None:
     command = [browser, *FLAGS, f"--user-data-dir={profile}", f"--print-to-pdf={printed}", page.resolve().as_uri()]
     # Root and most containers have no sandbox of the browser's; a report has no script and may load nothing.
     for further in ([], ["--no-sandbox"]):
+        full = [command[0], *further, *command[1:]]
         try:
-            done = subprocess.run(
-                [command[0], *further, *command[1:]],
-                capture_output=True,
-                text=True,
-                timeout=LONGEST_SECONDS,
-                check=False,
-            )
+            done = subprocess.run(full, capture_output=True, text=True, timeout=LONGEST_SECONDS, check=False)
         except subprocess.TimeoutExpired as error:
             raise UsageError(f"{browser} did not print {page.name} within {LONGEST_SECONDS} seconds") from error
         if printed.is_file():

@@ -16,7 +16,8 @@ from lightleak.report.format import interval, of_hundred
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.updates_groups import exposures
 from lightleak.report.kinds.updates_runs import measured_runs
-from lightleak.report.kinds.updates_summary import reading, risk_section, summary_section
+from lightleak.report.kinds.updates_summary import risk_section, summary_section
+from lightleak.report.kinds.updates_words import words
 from lightleak.report.page import render
 from lightleak.report.read import load_run
 
@@ -31,7 +32,8 @@ class Summary:
 
     def __init__(self, outline, *folders: Path) -> None:
         runs = [load_run(folder) for folder in folders]
-        source = render(Page("", "", [summary_section(runs)]))
+        found = [one for one in measured_runs(runs) if one.lines]
+        source = render(Page("", "", [summary_section(runs, found, None, "")]))
         first = outline(re.search(r'<section id="summary".*?</section>', source, re.DOTALL)[0])
         self.text = first.text
         self.facts = {
@@ -40,10 +42,10 @@ class Summary:
         }
         self.defenses = self.facts.get("What would help", "")
         self.risks = {row[0].split()[0]: row[1:] for row in first.rows[1:]}
-        table = outline(render(Page("", "", [risk_section(runs)])))
+        table = outline(render(Page("", "", [risk_section(found)])))
         self.headings = [row[0] for row in table.rows if len(row) == 1]
         self.lines = [row for row in table.rows[1:] if len(row) == 5]
-        self.reading = reading(runs)
+        self.reading = words("reading_updates", found)
 
 
 @pytest.fixture
@@ -163,7 +165,7 @@ def test_without_truth_only_proofs_are_counted(plain, summary) -> None:
 
 
 def test_no_results_say_so(outline) -> None:
-    assert "Nothing can be said yet" in outline(render(Page("", "", [summary_section([])]))).text
+    assert "Nothing can be said yet" in outline(render(Page("", "", [summary_section([], [], None, "")]))).text
     assert risk_section([]) is None
 
 

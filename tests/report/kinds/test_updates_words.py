@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from lightleak.core.results import UpdateRow
-from lightleak.report.format import attack_title, duration, interval, labels_phrase, percent, points, protocol_title
+from lightleak.report.format import attack_title, duration, interval, percent, points
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.updates_words import (
     FIXED,
@@ -13,8 +13,8 @@ from lightleak.report.kinds.updates_words import (
     parts,
     source_phrase,
     time_unit,
+    travels,
     varying,
-    what_the_server_gets,
     what_travels,
     words,
 )
@@ -44,10 +44,14 @@ def test_durations(seconds: float, text: str) -> None:
 
 def test_unknown_names_pass_through() -> None:
     assert attack_title("my_attack") == "my attack"
-    assert (protocol_title("p2p"), protocol_title(None)) == ("p2p", "not stated")
+    named = (UpdateRow(attack="x", protocol="p2p", labels="none"), UpdateRow(attack="x"))
+    assert [parts(row, ["protocol", "labels"]) for row in named] == [
+        ["p2p", "labels none"],
+        ["not stated", "labels not stated"],
+    ]
     assert "p2p" in what_travels("p2p")
     assert "Not stated" in what_travels(None)
-    assert (source_phrase(None), labels_phrase("none")) == ("not stated", "none")
+    assert source_phrase(None) == "not stated"
 
 
 def test_every_fixed_field_has_a_phrase() -> None:
@@ -87,11 +91,11 @@ def test_every_fixed_field_has_a_phrase() -> None:
 
 
 def test_fedavg_is_described_by_what_the_rows_say() -> None:
-    assert "10 local epochs of 4 batches" in what_the_server_gets(FEDAVG)
-    assert "mean of 3 clients" in what_the_server_gets(replace(FEDAVG, n_clients=3))
-    unsaid = what_the_server_gets(replace(FEDAVG, local_epochs=None, n_clients=None))
+    assert "10 local epochs of 4 batches" in travels(FEDAVG)
+    assert "mean of 3 clients" in travels(replace(FEDAVG, n_clients=3))
+    unsaid = travels(replace(FEDAVG, local_epochs=None, n_clients=None))
     assert "local epochs" not in unsaid and "not stated" in unsaid
-    assert what_the_server_gets(FEDSGD) == what_travels("fedsgd")
+    assert travels(FEDSGD) == what_travels("fedsgd")
     assert (time_unit(FEDAVG), time_unit(FEDSGD)) == ("round", "epoch")
 
 

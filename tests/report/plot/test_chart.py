@@ -151,7 +151,7 @@ def test_stairs_of_no_and_of_one_point() -> None:
     assert stairs([]) == [] and stairs([(1.0, 2.0)]) == [(1.0, 2.0)]
 
 
-@pytest.mark.parametrize("look", ["from", "to", "having", "lacking", "ring", Style("s3", "wedge")])
+@pytest.mark.parametrize("look", ["having", "lacking", "ring", Style("s3", "wedge")])
 def test_a_legend_shows_marks_lines_and_rings(look) -> None:
     drawing = ET.fromstring(legend_key(look))
     assert drawing.get("aria-hidden") == "true" and "key" in drawing.get("class")

@@ -6,7 +6,7 @@ from importlib.resources import files
 import pytest
 
 from lightleak.report.page import fill
-from lightleak.report.sections.heat_map import HEAT_BOUNDS, heat_map, shade
+from lightleak.report.sections.inversion import HEAT_BOUNDS, heat_map, shade
 
 CSS = files("lightleak.report").joinpath("templates/report.css").read_text(encoding="utf-8")
 LIGHT, DARK = (dict(re.findall(r"--(\w+): ([^;]+);", block)) for block in re.findall(r":root \{(.*?)\}", CSS, re.S)[:2])

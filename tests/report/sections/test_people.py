@@ -11,9 +11,11 @@ from lightleak.core.people import Group, Links, Means, People, Point, Rate, Risk
 from lightleak.core.records import write_record
 from lightleak.report import build_report
 from lightleak.report.blocks import Details, Page
+from lightleak.report.kinds.updates_groups import compare
+from lightleak.report.kinds.updates_runs import measured_runs
 from lightleak.report.kinds.updates_summary import findings
 from lightleak.report.page import render
-from lightleak.report.read import load_run
+from lightleak.report.read import Run, load_run
 from lightleak.report.sections.exposed import MOST_PEOPLE, always_exposed, most_exposed
 from lightleak.report.sections.people import (
     FEWEST,
@@ -24,6 +26,7 @@ from lightleak.report.sections.people import (
     strongest,
     worst_group,
 )
+from lightleak.report.sections.tested import Findings
 
 
 def group(category: str, n: int, proven: int, recovered: int | None = None) -> Group:
@@ -194,30 +197,34 @@ def test_of_equally_exposed_people_the_first_are_shown_and_all_counted(covered, 
     assert "12 people are as exposed as the first; 10 of them are shown." in text
 
 
+def answers(run: Run) -> tuple[Findings, dict[str, str]]:
+    return findings(measured_runs([run]), compare([run]))
+
+
 def test_the_checklist_names_the_worst_group_and_who_is_exposed_whenever_they_take_part(covered) -> None:
     folder = covered(ALL)
     (folder / "people.csv").write_text(PERSONS)
     assert always_exposed(load_run(folder), ALL) == (4, 4)
     (folder / "people.csv").write_text(PERSONS.replace("1,p1,no,2,1,0,5,2", "1,p1,no,2,1,0,5,1"))
     assert always_exposed(load_run(folder), ALL) == (3, 3)
-    found, said = findings([load_run(folder)])
+    found, said = answers(load_run(folder))
     proven = "684 of 720 people proven, 95% interval 671 to 694, 21 more recovered without proof"
     assert found["reconstruction"].startswith(proven) and "by guessing" not in found["reconstruction"]
-    guessed, _ = findings([load_run(covered(ALL, GUESS, name="guessed"))])
+    guessed, _ = answers(load_run(covered(ALL, GUESS, name="guessed")))
     assert guessed["reconstruction"].endswith("; 6 by guessing")
     assert said["persons"].startswith(f"{proven} (705 of 720 people together, 95% interval ")
     assert "most exposed group: sex = female: 99.1 of 100 proven" in said["persons"]
     assert said["persons"].endswith("Exposed in every update that they were in: 3 people, 3 of them in several")
     redacted = replace(load_run(folder), redact=True)
-    assert always_exposed(redacted, ALL) is None and "in every update" not in findings([redacted])[1]["persons"]
+    assert always_exposed(redacted, ALL) is None and "in every update" not in answers(redacted)[1]["persons"]
 
 
 def test_the_checklist_says_why_the_cost_of_a_defense_is_not_known(covered) -> None:
-    assert findings([load_run(covered(ALL))])[1]["utility"].startswith("Not tested: no two runs here")
+    assert answers(load_run(covered(ALL)))[1]["utility"].startswith("Not tested: no two runs here")
 
 
 def test_the_checklist_compares_all_three_risks_with_control_and_baseline(covered) -> None:
-    _, said = findings([load_run(covered(ALL))])
+    _, said = answers(load_run(covered(ALL)))
     whole, secret = "Singling out: 94.4 of 100 (92.5 to 95.9), ", "Inference: 97.2 of 100 (95.7 to 98.2), "
     assert said["baseline"] == (
         f"{whole}0.3 (0.1 to 1.0) by guessing; Linkage: not measured; {secret}75 (71.7 to 78.0) by guessing"

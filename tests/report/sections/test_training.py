@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lightleak.report.blocks import Figure, Panels, Section
-from lightleak.report.kinds.updates_attacks import styles_of
+from lightleak.report.kinds.updates import styles_of
 from lightleak.report.kinds.updates_groups import compare
 from lightleak.report.read import Run, load_run
 from lightleak.report.sections.training import VALIDATION, epoch_curve, training_section

@@ -1,11 +1,10 @@
 """One module for each kind of run makes its page: which sections it has, which columns, which words.
 
-What a kind needs beyond that has its name in front: ``updates_groups`` groups rows, ``updates_attacks`` is a section.
+What a kind needs beyond that has its name in front: ``updates_groups`` groups rows, ``updates_summary`` is a section.
 """
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Protocol, cast
 
 from lightleak.core.errors import UsageError
 from lightleak.core.results import row_kinds
@@ -22,18 +21,12 @@ MODULES = {
 """Module of each kind; the page of another kind is made by the module that defines its row."""
 
 
-class Kind(Protocol):
-    """What a module of this package has to define."""
-
-    def page(self, runs: Sequence[Run], redact: bool) -> Page:
-        """Make the page of runs of this kind; with ``redact`` it shows no value of a private row."""
-
-
-def kind_of(runs: Sequence[Run]) -> Kind:
-    """The module that draws the pages of these runs."""
+def page_of(runs: Sequence[Run], redact: bool) -> Page:
+    """Make the page of runs of one kind; with ``redact`` it shows no value of a private row."""
     kind = runs[0].kind
     name = f"lightleak.report.kinds.{MODULES[kind]}" if kind in MODULES else row_kinds()[kind].__module__
     module = import_module(name)
     if not hasattr(module, "page"):
         raise UsageError(f"no report of kind {kind!r}: {name} defines no function page(runs, redact)")
-    return cast(Kind, module)
+    page: Page = module.page(runs, redact)
+    return page

@@ -1,6 +1,7 @@
 """A defense frontier: what each defense keeps from being read, against what it costs in accuracy."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from lightleak.core.grouping import by_key
 from lightleak.core.guarantee import most_often_right
@@ -19,12 +20,11 @@ from lightleak.report.plot.axis import Axis, axis
 from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, Style, draw, stairs
 from lightleak.report.read import Run
 from lightleak.report.sections.bound_gap import FILE_NAME, SCHEMA_VERSION, Game, gap_section
-from lightleak.report.sections.run_facts import run_section
-from lightleak.report.sections.subject import subject_of, subject_section, title_of
+from lightleak.report.sections.run import run_section, subject_of, subject_section, title_of
 from lightleak.report.sections.summary import first_page, interval_cell
 from lightleak.report.sections.tested import NOT_TESTED, Findings, evidence_section
 
-TEMPLATE = "frontier"
+words = partial(fill, "frontier")
 PADDING = 0.06
 """Room around a single value."""
 
@@ -43,7 +43,8 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     rows = [row for run in runs for row in run.of(FrontierRow)]
     frontiers = compare(rows)
     main = fullest(frontiers)
-    reading = fill(TEMPLATE, "reading_frontier", main) if main else ""
+    reading = words("reading_frontier", main) if main else ""
+    found, answers = _findings(main)
     return Page(
         title=title_of(runs, "What defenses buy and cost"),
         subject=subject_of(runs),
@@ -51,9 +52,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
             summary_section(frontiers),
             _frontiers(frontiers),
             gap_section([game for run in runs for game in run.entries(FILE_NAME, Game, SCHEMA_VERSION)]),
-            evidence_section(
-                runs, rows, _findings(main), answers=_answers(main), unit="client", title=_work, reading=reading
-            ),
+            evidence_section(runs, rows, found, answers=answers, unit="client", title=_work, reading=reading),
             _subject(runs, rows),
             run_section(runs, rows, CONTENTS, unit=("unit", "units"), title=_work),
         ],
@@ -64,43 +63,36 @@ def summary_section(frontiers: Sequence[Frontier]) -> Section:
     """Summarize in plain language what these runs measured."""
     rows = [row for one in frontiers for point in one.points for row in point.rows]
     main = fullest(frontiers)
-    blocks: list[Block] = [fill(TEMPLATE, "lead", main)]
+    blocks: list[Block] = [words("lead", main)]
     if main and main.measured:
         blocks += _drawn(main, curve_styles(frontiers), "")
     if main and main.none and main.none.cells:
-        blocks.append(fill(TEMPLATE, "summary", main, len(frontiers), recommend(main)))
-    risks = fill(TEMPLATE, "risks", main.none) if main and main.none and main.none.cells else ""
+        blocks.append(words("summary", main, len(frontiers), recommend(main)))
+    risks = words("risks", main.none) if main and main.none and main.none.cells else ""
     return first_page(blocks, [("The three risks", risks)], rows, "defenses")
 
 
-def _findings(main: Frontier | None) -> Findings:
+def _findings(main: Frontier | None) -> tuple[Findings, dict[str, str]]:
+    """What attacks found without a defense, and answers to questions of the checklist, with each defense's cost."""
     plain = main.none if main else None
     if not main or not plain or not plain.cells:
-        return {}
-    values = fill(TEMPLATE, "found", plain, main.guess)
+        return {}, {}
+    values = words("found", plain, main.guess)
     whole = f"; {fmt.of_hundred(plain.whole.share)} of 100 records whole" if plain.whole else ""
-    return {"reconstruction": f"in part: {values}{whole}", "attribute_inference": values}
-
-
-def _answers(main: Frontier | None) -> dict[str, str]:
-    """Answers to questions of the checklist, of what is sent without a defense, and what each defense costs."""
-    if main is None or not (found := _findings(main)):
-        return {}
-    plain = main.none
+    found: Findings = {"reconstruction": f"in part: {values}{whole}", "attribute_inference": values}
     costs = [(one, change) for one in main.tried if (change := one.accuracy_change) is not None]
-    known = {
+    return found, {
         "direct": found["reconstruction"],
-        "inference": fill(TEMPLATE, "inference", found["attribute_inference"]),
-        "singling_out": fill(TEMPLATE, "singling_out", plain),
+        "inference": words("inference", values),
+        "singling_out": words("singling_out", plain),
         "linkage": f"{NOT_TESTED}: each attack reads one message",
         **dict.fromkeys(("persons", "groups"), f"{NOT_TESTED}: the figures are of messages, not of people"),
-        "baseline": fill(TEMPLATE, "baseline", plain, main.guess),
+        "baseline": words("baseline", plain, main.guess),
         "control": f"{NOT_TESTED}: nobody who took no part was attacked",
-        "attempts": fill(TEMPLATE, "attempts", main.standings),
+        "attempts": words("attempts", main.standings),
         "behind": fmt.counted(main.first.batch_size, "record") if main.first.batch_size else "",
         "utility": "; ".join(f"{one.name}: {fmt.with_interval(cost, fmt.points)} points" for one, cost in costs),
     }
-    return {name: answer for name, answer in known.items() if answer}
 
 
 def _work(row: FrontierRow) -> str:
@@ -119,7 +111,7 @@ def _subject(runs: Sequence[Run], rows: Sequence[FrontierRow]) -> Section:
         ("Training", [row.training for row in rows if row.training]),
         ("Defenses", [full_name(row) for row in rows if not row.is_undefended]),
     ]
-    return subject_section(runs, facts, before=(fill(TEMPLATE, "setting"),))
+    return subject_section(runs, facts, before=(words("setting"),))
 
 
 def full_name(row: FrontierRow) -> str:
@@ -130,17 +122,17 @@ def full_name(row: FrontierRow) -> str:
     >>> full_name(FrontierRow(attack="", defense="sign", defense_words="signs, scaled per tensor"))
     'Sign (signs, scaled per tensor)'
     """
-    title, words = curve_title(row.curve), row.defense_words or Point((row,)).name
-    if words.lower() == title.lower() or words.lower().startswith((f"{title.lower()} ", f"{title.lower()},")):
-        return fmt.capital(words)
-    return f"{title} ({words})"
+    title, said = curve_title(row.curve), row.defense_words or Point((row,)).name
+    if said.lower() == title.lower() or said.lower().startswith((f"{title.lower()} ", f"{title.lower()},")):
+        return fmt.capital(said)
+    return f"{title} ({said})"
 
 
 def _frontiers(frontiers: Sequence[Frontier]) -> Section | None:
     main = fullest(frontiers)
     if main is None:
         return None
-    blocks: list[Block] = [fill(TEMPLATE, "verdicts", main)]
+    blocks: list[Block] = [words("verdicts", main)]
     names = differing([one.first for one in frontiers], SETTING)
     styles = curve_styles(frontiers)
     for one in frontiers:
@@ -150,7 +142,7 @@ def _frontiers(frontiers: Sequence[Frontier]) -> Section | None:
     every = [point for one in frontiers for point in one.points]
     deltas = ", ".join(dict.fromkeys(f"{one:g}" for point in every for one in point.values("delta")))
     has_epsilon = any(point.granted("epsilon") is not None for point in every)
-    return Section("frontier", "Leakage against accuracy", (*blocks, fill(TEMPLATE, "note", deltas, has_epsilon)))
+    return Section("frontier", "Leakage against accuracy", (*blocks, words("note", deltas, has_epsilon)))
 
 
 def _part(row: FrontierRow, name: str) -> str:
@@ -160,7 +152,6 @@ def _part(row: FrontierRow, name: str) -> str:
 def _table(frontier: Frontier) -> Table:
     """A line for each point, those that are not measured yet too."""
     several = len({point.strongest.attack for point in frontier.points if point.strongest}) > 1
-    best = {id(one.point) for one in frontier.standings if one.is_best}
     columns: list[Column[Point]] = [
         Column("Defense", _name),
         Column("Epsilon, training", _epsilon, optional=True),
@@ -175,13 +166,13 @@ def _table(frontier: Frontier) -> Table:
         *([Column("Attack", _strongest, css="words")] if several else []),
         Column("Pareto", lambda point: _verdict(point, frontier), css="words"),
     ]
-    return table_of(
-        "Defenses compared",
-        columns,
-        [("", frontier.points)],
-        css="stack frontier",
-        line_css=lambda point: "best" if id(point) in best else "",
-    )
+    marked = partial(_line_css, frontier)
+    return table_of("Defenses compared", columns, [("", frontier.points)], css="stack frontier", line_css=marked)
+
+
+def _line_css(frontier: Frontier, point: Point) -> str:
+    standing = frontier.standing(point)
+    return "best" if standing and standing.is_best else ""
 
 
 def _name(point: Point) -> Cell:
@@ -289,14 +280,5 @@ def _mark(point: Point, style: Style, is_best: bool) -> Mark:
     hover = f"{point.name}: accuracy {fmt.percent(x)}, {fmt.percent(y)} of cells recovered"
     label = curve_title(row.curve) if row.defense_strength is None else f"{row.defense_strength:g}"
     # The best are labeled first, then the undefended point, then the others.
-    return Mark(
-        x,
-        y,
-        style,
-        fmt.joined(hover, "Pareto-best" if is_best else "", by="; "),
-        point.accuracy.ends,
-        point.cells.ends,
-        label,
-        rank=0 if is_best else 1 if row.is_undefended else 2,
-        ring="ring" if is_best else "",
-    )
+    rank, ring, said = (0, "ring", "; Pareto-best") if is_best else (1 if row.is_undefended else 2, "", "")
+    return Mark(x, y, style, hover + said, point.accuracy.ends, point.cells.ends, label, rank=rank, ring=ring)

@@ -113,10 +113,8 @@ class Frontier:
         """The defenses to consider, and why; none where attacks had too small a budget."""
         if self.budget.is_weak or self.choice is None:
             return []
-        found = [
-            (self.choice, "first to consider"),
-            (cheapest_first(self.helping)[0], "costs least of those that help"),
-        ]
+        cheapest = cheapest_first(self.helping)[0]
+        found = [(self.choice, "first to consider"), (cheapest, "costs least of those that help")]
         safest = most_protective(self.helping)
         if safest.place[1] < self.choice.place[1] or (safest is self.choice and safest.place[1]):
             found.append((safest, "gives least away"))
@@ -215,27 +213,22 @@ def _other_settings(point: Point) -> str:
     return f" ({', '.join(others) or 'other settings by default'})"
 
 
+def _of_point(row: FrontierRow) -> tuple[object, ...]:
+    """What rows of one point have in common; of two runs, the settings besides the strength may differ."""
+    others = frozenset() if row.is_undefended else frozenset(flat(row.defense_settings).items())
+    return row.curve, row.is_undefended or row.defense, row.defense_strength, row.defense_option, others
+
+
 def _frontier(rows: Sequence[FrontierRow], trained: Sequence[Training]) -> Frontier:
     guessing = Group(tuple(row for row in rows if row.attack == BASELINE))
     guesses, whole = guessing.by(unit_of, "cell_accuracy"), guessing.by(unit_of, whole_rows)
-    same = by_key(
-        rows,
-        lambda row: (
-            *(row.curve, row.is_undefended or row.defense, row.defense_strength, row.defense_option),
-            # Of two runs, the other settings may differ.
-            frozenset() if row.is_undefended else frozenset(flat(row.defense_settings).items()),
-        ),
-    )
+    same = by_key(rows, _of_point)
     # The first row of a point is one that says what the defense is, where any does.
-    points = [
-        Point(
-            tuple(sorted(found, key=lambda row: not row.defense_words)),
-            guesses=guesses,
-            whole_guesses=whole,
-            people=tuple(_people_of(found[0], trained)),
-        )
-        for found in same.values()
-    ]
+    points = []
+    for found in same.values():
+        stated = tuple(sorted(found, key=lambda row: not row.defense_words))
+        people = tuple(_people_of(found[0], trained))
+        points.append(Point(stated, guesses=guesses, whole_guesses=whole, people=people))
     names = Counter(point.name for point in points)
     points = [replace(one, settings_named=_other_settings(one)) if names[one.name] > 1 else one for one in points]
     curves = list(dict.fromkeys(point.first.curve for point in points))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from lightleak.core.results import ReleasedRow
@@ -10,30 +11,20 @@ from lightleak.report.blocks import Block, Figure, Page, Section
 from lightleak.report.budget import budget
 from lightleak.report.charts import estimate_figure
 from lightleak.report.kinds.released_attacks import attacks_section, searches_section
-from lightleak.report.kinds.released_entries import entries_of
-from lightleak.report.kinds.released_groups import (
-    Scenario,
-    by_copies,
-    by_equal_rows,
-    compare,
-    most_telling,
-    topics,
-)
+from lightleak.report.kinds.released_entries import entries_of, model_name, search_name
+from lightleak.report.kinds.released_entries import title_of as attack_name
+from lightleak.report.kinds.released_groups import Scenario, by_copies, by_equal_rows, compare, most_telling, topics
 from lightleak.report.kinds.released_scores import ACCURACY, Attack
-from lightleak.report.kinds.released_words import model_name, search_name
-from lightleak.report.kinds.released_words import title_of as attack_name
 from lightleak.report.page import cells_table, fill
 from lightleak.report.plot.chart import Rule
 from lightleak.report.read import Run
 from lightleak.report.sections import inversion
 from lightleak.report.sections.pictures import PictureGrid, load_pictures, pictures_section
-from lightleak.report.sections.run_facts import run_section
-from lightleak.report.sections.subject import subject_of, subject_section, title_of
+from lightleak.report.sections.run import run_section, subject_of, subject_section, title_of, warnings_section
 from lightleak.report.sections.summary import RiskLine, first_page, risks_table
 from lightleak.report.sections.tested import NOT_TESTED, Findings, evidence_section
-from lightleak.report.sections.warnings import warnings_section
 
-TEMPLATE = "released"
+words = partial(fill, "released")
 TASK_FACTS = {
     "Private classes": "classes",
     "Columns": "features",
@@ -59,18 +50,18 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     nearest = () if redact else next((pairs for one in subjects if (pairs := inversion.closest_pairs(one))), ())
     grids = [grid for run in runs for grid in load_pictures(run, redact)]
     placed = [(one.place(group.name), group.rows) for one in scenarios for group in one.groups]
-    results: Findings = {"model_inversion": fill(TEMPLATE, "found", *found)} if found else {}
-    reading = fill(TEMPLATE, "reading_released") if scenarios else ""
-    private = fill(TEMPLATE, "private", len(nearest)) if nearest or grids else ""
-    contents = fill(TEMPLATE, "contents", len(nearest), bool(grids))
+    results: Findings = {"model_inversion": words("found", *found)} if found else {}
+    reading = words("reading_released") if scenarios else ""
+    private = words("private", len(nearest)) if nearest or grids else ""
+    contents, answers = words("contents", len(nearest), bool(grids)), _answers(scenarios)
     return Page(
         title=title_of(runs, "What the released model gives away"),
         subject=subject_of(runs),
-        private=fill(TEMPLATE, "redacted") if redact and scenarios else private,
+        private=words("redacted") if redact and scenarios else private,
         sections=[
             summary_section(scenarios),
             evidence_section(
-                runs, rows, results, answers=_answers(scenarios), unit="evaluation", title=attack_name, reading=reading
+                runs, rows, results, answers=answers, unit="evaluation", title=attack_name, reading=reading
             ),
             _subject(runs, scenarios),
             attacks_section(scenarios, main),
@@ -94,16 +85,16 @@ def summary_section(scenarios: Sequence[Scenario]) -> Section:
     rows = [row for scenario in scenarios for group in scenario.groups for row in group.rows]
     found = most_telling(scenarios)
     if not found:
-        return first_page((fill(TEMPLATE, "nothing", bool(tried)),), (), rows)
+        return first_page((words("nothing", bool(tried)),), (), rows)
     n_measured = sum(group.value() is not None for group in tried)
     facts = [
-        ("Groups", fill(TEMPLATE, "shown", *found)),
-        ("Single records", fill(TEMPLATE, "copies", by_copies(scenarios), by_equal_rows(scenarios))),
-        ("What would help", fill(TEMPLATE, "help", found[0])),
-        ("Limits", fill(TEMPLATE, "limits", found[1], n_measured, budget(rows).caution)),
+        ("Groups", words("shown", *found)),
+        ("Single records", words("copies", by_copies(scenarios), by_equal_rows(scenarios))),
+        ("What would help", words("help", found[0])),
+        ("Limits", words("limits", found[1], n_measured, budget(rows).caution)),
     ]
     risks = risks_table(_risks(scenarios, *found), "made-up records", "By public data", "Made-up records")
-    return first_page((fill(TEMPLATE, "lead", *found), _picture(*found), risks), facts, rows)
+    return first_page((words("lead", *found), _picture(*found), risks), facts, rows)
 
 
 def _answers(scenarios: Sequence[Scenario]) -> dict[str, str]:
@@ -115,7 +106,7 @@ def _answers(scenarios: Sequence[Scenario]) -> dict[str, str]:
     classes = main.by_class(ACCURACY)
     most = max(classes, key=lambda name: classes[name], default=None)
     nobody = f"{NOT_TESTED}: a made-up record describes a group and need not be anybody's"
-    known = {
+    return {
         "direct": equal or nobody,
         **dict.fromkeys(("singling_out", "linkage", "persons", "inference"), nobody),
         "groups": f"{most}: {fmt.percent(classes[most])} of made-up records recognized" if most else "",
@@ -126,16 +117,13 @@ def _answers(scenarios: Sequence[Scenario]) -> dict[str, str]:
         "behind": "All training records: the model is the only thing that is released",
         "utility": "No defense was tried",
     }
-    return {name: answer for name, answer in known.items() if answer}
 
 
 def _said(line: RiskLine) -> str:
     """A line of the first page as an answer; empty where it was not measured."""
     if line.attack is None:
         return ""
-    public = (
-        f"; of public ones {fmt.of_hundred(line.baseline)}{fmt.in_brackets(line.baseline)}" if line.baseline else ""
-    )
+    public = f"; of public ones {fmt.with_interval(line.baseline, fmt.of_hundred)}" if line.baseline else ""
     share = f"{fmt.of_hundred(line.attack)} of 100{fmt.in_brackets(line.attack)}"
     return f"{line.name} {line.meaning}: {share} made-up records{public}"
 
@@ -144,7 +132,7 @@ def _picture(scenario: Scenario, main: Attack) -> Figure:
     """The attack next to what can be had without opening the model, and to real rows."""
     public = scenario.reference and scenario.reference.value()
     known = [("by attack", main.value(), False), ("by public data", public, True)]
-    dots = [inversion.share_row(words, value, is_baseline) for words, value, is_baseline in known if value]
+    dots = [inversion.share_row(title, value, is_baseline) for title, value, is_baseline in known if value]
     real = [Rule(value.mean, "truth", f"real records {fmt.percent(value)}")] if (value := scenario.real_rows) else []
     name = "Records recognized as those of their group"
     return estimate_figure(name, dots, real, title=name)
@@ -176,7 +164,7 @@ def _model_of(run: Run) -> str:
 
 def _subject(runs: Sequence[Run], scenarios: Sequence[Scenario]) -> Section:
     found = [_facts(scenario) for scenario in scenarios]
-    before: list[Block] = [fill(TEMPLATE, "setting")]
+    before: list[Block] = [words("setting")]
     if len(found) == 1:
         return subject_section(runs, found[0].items(), before=before)
     names = dict.fromkeys(name for facts in found for name, values in facts.items() if any(values))
@@ -207,9 +195,9 @@ def _facts(scenario: Scenario) -> dict[str, list[str]]:
 def _accuracies(scores: Iterable[Mapping[str, float]]) -> list[str]:
     found = []
     for one in scores:
-        words = [f"{fmt.percent(one[name])} {where}" for name, where in ACCURACIES.items() if name in one]
+        shares = [f"{fmt.percent(one[name])} {where}" for name, where in ACCURACIES.items() if name in one]
         epochs = f"after {fmt.count(one['epochs'])} epochs" if "epochs" in one else ""
-        found += [fmt.joined(*words, epochs)] if words else []
+        found += [fmt.joined(*shares, epochs)] if shares else []
     return found
 
 

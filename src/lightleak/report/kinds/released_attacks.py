@@ -9,14 +9,14 @@ from lightleak.report import format as fmt
 from lightleak.report.blocks import Block, Cell, Column, Figure, Legend, Section
 from lightleak.report.charts import BASELINE_STYLE, Style, estimate_figure, series_style
 from lightleak.report.intervals import Estimate
+from lightleak.report.kinds.released_entries import SEARCHES, search_name
 from lightleak.report.kinds.released_groups import Scenario
 from lightleak.report.kinds.released_scores import ACCURACY, Attack
-from lightleak.report.kinds.released_words import SEARCHES, search_name
 from lightleak.report.page import figures, fill, table_of
 from lightleak.report.plot.chart import Rule
 from lightleak.report.sections.inversion import share_row
 
-TEMPLATE = "released"
+words = partial(fill, "released")
 SORTED_ROWS = "public_pseudo_labeled"
 """The public rows that every measure compares an attack with."""
 
@@ -55,30 +55,15 @@ def attacks_section(scenarios: Sequence[Scenario], main: Attack | None) -> Secti
     ]
     if any(value.has_interval for group in groups if (value := group.value())):
         marks.append(("", "bars: 95% intervals over trainings, each with its own models and generator"))
-    table = table_of(
-        "Attacks and their baselines",
-        _COLUMNS,
-        [(one.title, _lines(one)) for one in scenarios],
-        css="wrap tight",
-        line_css=lambda one: _line_css(one.group, main),
-    )
+    title, lines = "Attacks and their baselines", [(one.title, _lines(one)) for one in scenarios]
+    table = table_of(title, _COLUMNS, lines, css="wrap tight", line_css=lambda one: _line_css(main, one.group))
     named = [same[0] for same in by_key(groups, lambda one: one.attack).values()]
-    return Section(
-        "attacks",
-        "Attack and baselines",
-        (
-            fill(TEMPLATE, "attacks"),
-            Legend(marks),
-            *figures(drawn),
-            table,
-            fill(TEMPLATE, "attacks_note"),
-            *_measures(scenarios, main),
-            fill(TEMPLATE, "compared", named),
-        ),
-    )
+    further = (words("attacks_note"), *_measures(scenarios, main), words("compared", named))
+    blocks = (words("attacks"), Legend(marks), *figures(drawn), table, *further)
+    return Section("attacks", "Attack and baselines", blocks)
 
 
-def _line_css(group: Attack | None, main: Attack | None) -> str:
+def _line_css(main: Attack | None, group: Attack | None) -> str:
     return "baseline" if group is None or group.is_baseline else "best" if group is main else ""
 
 
@@ -117,7 +102,7 @@ def _chart(scenario: Scenario) -> Figure | None:
         if (value := group.value())
     ]
     rules = [("real rows", scenario.real_rows, "truth"), ("chance", scenario.chance, "guess")]
-    lines = [Rule(value.mean, css, f"{words} {fmt.percent(value)}") for words, value, css in rules if value]
+    lines = [Rule(value.mean, css, f"{said} {fmt.percent(value)}") for said, value, css in rules if value]
     name = f"Share of rows taken for their class by {len(dots)} of the attacks and baselines"
     return estimate_figure(name, dots, lines, title=scenario.title) if dots else None
 
@@ -130,18 +115,11 @@ def _measures(scenarios: Sequence[Scenario], main: Attack | None) -> tuple[Block
     ]
     if not any(found for _, found in groups):
         return ()
-    table = table_of(
-        "Attacks compared with public rows, measure by measure",
-        [
-            Column[Attack]("Attack", lambda group: group.name),
-            *(Column(title, partial(_measure, index)) for index, title in enumerate(MEASURE_TITLES.values())),
-            Column("Condition learned", _condition),
-        ],
-        groups,
-        css="wrap snug",
-        line_css=lambda group: _line_css(group, main),
-    )
-    return fill(TEMPLATE, "measures_words"), table, fill(TEMPLATE, "measures_note")
+    measures = (Column(title, partial(_measure, index)) for index, title in enumerate(MEASURE_TITLES.values()))
+    columns = [Column[Attack]("Attack", lambda group: group.name), *measures, Column("Condition learned", _condition)]
+    title, marked = "Attacks compared with public rows, measure by measure", partial(_line_css, main)
+    table = table_of(title, columns, groups, css="wrap snug", line_css=marked)
+    return words("measures_words"), table, words("measures_note")
 
 
 def _is_compared(group: Attack) -> bool:
@@ -182,9 +160,7 @@ def searches_section(scenarios: Sequence[Scenario]) -> Section | None:
         Column("Trainings", _trainings),
     ]
     table = table_of("Latent searches", columns, found, css="wrap tight")
-    return Section(
-        "searches", "Latent searches compared", (fill(TEMPLATE, "searches"), table, fill(TEMPLATE, "searches_note"))
-    )
+    return Section("searches", "Latent searches compared", (words("searches"), table, words("searches_note")))
 
 
 def _search_order(group: Attack) -> int:

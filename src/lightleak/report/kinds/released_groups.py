@@ -1,7 +1,7 @@
 """Attacks on a released model by setting, with what ``inversion.json`` adds to their rows."""
 
 import statistics
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, get_args
@@ -11,9 +11,8 @@ from lightleak.core.results import ALL, ReleasedRow
 from lightleak.report.compare import apart, differing, fixed, group_rows
 from lightleak.report.format import joined
 from lightleak.report.intervals import Estimate, difference, estimate
-from lightleak.report.kinds.released_entries import Entry
+from lightleak.report.kinds.released_entries import Entry, bridge_name, search_name, setting_words, title_of
 from lightleak.report.kinds.released_scores import Attack, of_equal
-from lightleak.report.kinds.released_words import bridge_name, search_name, setting_words, title_of
 
 FIXED = ("dataset", "target", "evaluation", "setting")
 """What is the same for all that is compared."""
@@ -145,13 +144,10 @@ def compare(
         first = same[0]
         own = [one for one in entries if made.get(one.run) == made.get(first.run)]
         runs = dict.fromkeys(row.run for row in same) if len(shared[fixed(first, FIXED)]) > 1 else ()
-        scenarios.append(
-            Scenario(
-                tuple(sorted(_attacks(same, own), key=_reading_order)),
-                tuple(one for one in own if (one.dataset, one.setting) == (first.dataset, first.setting)),
-                joined(*setting_words(first, varying), *(f"run {run}" for run in runs), by=" · "),
-            )
-        )
+        groups = tuple(sorted(_attacks(same, own), key=_reading_order))
+        here = tuple(one for one in own if (one.dataset, one.setting) == (first.dataset, first.setting))
+        title = joined(*setting_words(first, varying), *(f"run {run}" for run in runs), by=" · ")
+        scenarios.append(Scenario(groups, here, title))
     return tuple(scenarios)
 
 
@@ -161,7 +157,7 @@ def most_telling(scenarios: Sequence[Scenario]) -> tuple[Scenario, Attack] | Non
     That is the highest lower end of the interval of `Scenario.gain`, so that few rows are no advantage; of the accuracy
     where there is no baseline.
     """
-    known = [(one, group, value) for one in scenarios for group in one.attacks if (value := group.value())]
+    known = _measured(scenarios, Attack.value)
     gained = [(one, group, gain) for one, group, _ in known if (gain := one.gain(group))]
     best = max(gained or known, key=lambda found: _least(found[2]), default=None)
     return best and best[:2]
@@ -169,17 +165,22 @@ def most_telling(scenarios: Sequence[Scenario]) -> tuple[Scenario, Attack] | Non
 
 def by_copies(scenarios: Sequence[Scenario]) -> list[tuple[Scenario, Attack, Estimate]]:
     """Attacks with their share of rows nearer to a training row, those that most likely copied rows first."""
-    known = [(one, group, share) for one in scenarios for group in one.attacks if (share := group.memory.value)]
+    known = _measured(scenarios, lambda group: group.memory.value)
     severity = get_args(Copied).index
     return sorted(known, key=lambda found: (-severity(found[0].copied(found[1])), -found[2].mean))
 
 
 def by_equal_rows(scenarios: Sequence[Scenario]) -> list[tuple[Scenario, Attack, Estimate]]:
     """Attacks with their share of rows that equal a private one, the highest first."""
-    known = [
-        (one, group, share) for one in scenarios for group in one.attacks if (share := group.value("exact_match_rate"))
-    ]
+    known = _measured(scenarios, lambda group: group.value("exact_match_rate"))
     return sorted(known, key=lambda found: -found[2].mean)
+
+
+def _measured(
+    scenarios: Sequence[Scenario], of: Callable[[Attack], Estimate | None]
+) -> list[tuple[Scenario, Attack, Estimate]]:
+    """The attacks of which a value is known, with it."""
+    return [(one, group, value) for one in scenarios for group in one.attacks if (value := of(group))]
 
 
 def topics(scenarios: Sequence[Scenario], entries: Sequence[Entry], main: Attack | None) -> list[Attack]:

@@ -10,11 +10,10 @@ from typing import Literal
 from lightleak.core.grouping import by_key
 from lightleak.core.results import ALL, ReleasedRow
 from lightleak.metrics.inversion.score import MEASURES
-from lightleak.report.compare import Group
+from lightleak.report.compare import Group, means_by
 from lightleak.report.format import DASH, interval, percent, points
 from lightleak.report.intervals import Estimate, bounded, difference, proportion
-from lightleak.report.kinds.released_entries import Entry, Memorization, pooled
-from lightleak.report.kinds.released_words import title_of
+from lightleak.report.kinds.released_entries import Entry, Memorization, pooled, title_of
 
 BASELINES = ("public_pseudo_labeled", "gan_without_target", "plgmi_black_box", "public_random")
 """What is not led by the target: whatever an attack reaches above them, the model itself gave away."""
@@ -194,11 +193,6 @@ class Attack(Group[ReleasedRow]):
         """The measures with this outcome."""
         return tuple(one for one in self.measures if one.outcome == outcome)
 
-    @property
-    def gives_away(self) -> bool:
-        """Whether every measure says that the rows show more of the classes than public rows do."""
-        return len(self.having("more")) == len(self.measures)
-
     @cached_property
     def memory(self) -> Memorization:
         """How near its rows are to training rows."""
@@ -231,8 +225,7 @@ def _numbers(rows: Iterable[ReleasedRow], name: str) -> list[float]:
 
 def _by_training(values: Mapping[tuple[str, ...], float]) -> dict[tuple[str, ...], float]:
     """Means of values by run, seed and evaluation over the evaluations of each training."""
-    found = by_key(values.items(), lambda pair: pair[0][:2])
-    return {key: statistics.fmean(value for _, value in same) for key, same in found.items()}
+    return means_by((key[:2], value) for key, value in values.items())
 
 
 def _over_trainings(name: str, values: Mapping[tuple[str, ...], float]) -> Estimate | None:

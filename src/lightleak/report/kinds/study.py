@@ -6,15 +6,13 @@ from lightleak.report.blocks import Block, Heading, Page, Panels, Section
 from lightleak.report.charts import EstimateRow, bar_figure
 from lightleak.report.format import duration
 from lightleak.report.intervals import Estimate
-from lightleak.report.kinds.study_accounting import accounting_blocks
 from lightleak.report.kinds.study_charts import COMPLETE, fronts, history, legend, slices
-from lightleak.report.kinds.study_settings import best_blocks, space_blocks
+from lightleak.report.kinds.study_tables import accounting_blocks, best_blocks, space_blocks
 from lightleak.report.kinds.study_trials import Search, check_comparable, read_search
 from lightleak.report.page import cells_table, figures, fill, line_of
 from lightleak.report.plot.chart import shorten
 from lightleak.report.read import Run
-from lightleak.report.sections.run_facts import run_section
-from lightleak.report.sections.subject import title_of
+from lightleak.report.sections.run import run_section, title_of
 
 MOST_BARS = 12
 LONGEST_NAME = 40
@@ -75,10 +73,8 @@ def _held_out(search: Search) -> tuple[Block, ...]:
         for name, one in (("Tuned", held_out.best), ("Defaults", held_out.default))
     ]
     paired = ("Tuned minus defaults, paired", goal.change(change.mean), goal.interval(change, is_change=True), "")
-    label, head = (
-        "Tuned settings against the defaults on held-out data",
-        ("Settings", "Mean", "95% interval", "Time each"),
-    )
+    label = "Tuned settings against the defaults on held-out data"
+    head = ("Settings", "Mean", "95% interval", "Time each")
     table = cells_table(label, head, [("", [*lines, line_of(*paired, css="sum")])], css="wrap", box="snug")
     return table, fill("study", "held_out", goal, held_out)
 

@@ -8,14 +8,7 @@ from types import MappingProxyType
 from lightleak.core.results import TrialRow
 from lightleak.report.blocks import Figure, Legend
 from lightleak.report.format import duration, joined
-from lightleak.report.kinds.study_trials import (
-    Objective,
-    Parameter,
-    Search,
-    last_value,
-    reported,
-    running_best,
-)
+from lightleak.report.kinds.study_trials import Objective, Parameter, Search, last_value, reported, running_best
 from lightleak.report.kinds.study_words import parameter_value
 from lightleak.report.plot.axis import Axis, axis, categories
 from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, Style, draw, shorten, stairs
@@ -64,18 +57,11 @@ def history(search: Search) -> list[Figure]:
     if (default := search.default) is not None:
         rules.append(Rule(default.values[objective.name], "guess faint", "defaults", along="y"))
     labels = {} if chosen is None else {chosen.trial: f"trial {chosen.trial}: {objective.of(chosen)}"}
-    plot = Plot(
-        f"{objective.words} of {len(search.trials)} trials by their number",
-        x,
-        axis(known, percent=objective.is_fraction) if known else None,
-        [
-            Line(so_far, "so-far"),
-            _points(search, {number: (number, value) for number, value in values.items()}, labels),
-        ],
-        rules,
-        height=320,
-        foot="no value",
-    )
+    places = {number: (number, value) for number, value in values.items()}
+    name = f"{objective.words} of {len(search.trials)} trials by their number"
+    y = axis(known, percent=objective.is_fraction) if known else None
+    shown = _points(search, places, labels)
+    plot = Plot(name, x, y, [Line(so_far, "so-far"), shown], rules, height=320, foot="no value")
     return [Figure(draw(plot), title_of(objective), legend=legend(search, search.trials), plot="study")]
 
 
@@ -101,13 +87,10 @@ def front(search: Search, across: Objective, upwards: Objective) -> Figure:
     is_joined = len(search.study.objectives) == 2
     corners = front_corners([places[one.trial] for one in search.front], across, upwards) if is_joined else []
     labels = {one.trial: _label(search, one) for one in trials}
-    plot = Plot(
-        f"{upwards.words} against {across.words} of each trial",
-        axis([x for x, _ in places.values()], percent=across.is_fraction, title=title_of(across)),
-        axis([y for _, y in places.values()], percent=upwards.is_fraction),
-        [Line(corners, "front-line"), _points(search, places, labels)],
-        height=400,
-    )
+    name = f"{upwards.words} against {across.words} of each trial"
+    x = axis([x for x, _ in places.values()], percent=across.is_fraction, title=title_of(across))
+    y = axis([y for _, y in places.values()], percent=upwards.is_fraction)
+    plot = Plot(name, x, y, [Line(corners, "front-line"), _points(search, places, labels)], height=400)
     return Figure(draw(plot), title_of(upwards), legend=legend(search, trials), plot="study")
 
 

@@ -39,8 +39,6 @@ ABSENT = "not set"
 NO_MATTER = ("title", "workers", "device", "redact")
 """Settings that change no score, or no more than rounding does."""
 
-Settings = tuple[tuple[str, str, str], ...]
-
 
 @dataclass(frozen=True)
 class _Scores:
@@ -177,9 +175,8 @@ class Line:
     @property
     def has_too_few_pairs(self) -> bool:
         """Whether not even a change from all records to none would have been measurable."""
-        found = self.effect
-        few = found is not None and found.is_paired and self.exposure.n < ENOUGH_PAIRS
-        return few and found is not None and set(found.signs) != {LESS}
+        one = self.effect
+        return one is not None and one.is_paired and self.exposure.n < ENOUGH_PAIRS and set(one.signs) != {LESS}
 
 
 @dataclass(frozen=True)
@@ -264,19 +261,14 @@ class Measured:
 
 
 def measured_runs(runs: Sequence[Run]) -> tuple[Measured, ...]:
-    """Compare each run with the reference, which stands first; none without runs."""
+    """Compare each run with the reference, which stands first: one without a defense, else the first of all."""
     if not runs:
         return ()
-    reference = reference_of(runs)
+    reference = next((run for run in runs if is_undefended(run)), runs[0])
     defenses = [_defense_of(run) for run in runs]
     titles = [run_title(run) if Counter(defenses)[one] > 1 else one for run, one in zip(runs, defenses, strict=True)]
     found = [Measured(run, title, reference) for run, title in zip(runs, titles, strict=True)]
     return tuple(sorted(found, key=lambda one: not one.is_reference))
-
-
-def reference_of(runs: Sequence[Run]) -> Run:
-    """Return the first run without a defense; the first of all where every run has one."""
-    return next((run for run in runs if is_undefended(run)), runs[0])
 
 
 def is_undefended(run: Run) -> bool:
@@ -305,7 +297,7 @@ def utility_of(run: Run) -> Utility | None:
     return Utility(known, found.test.auroc, found.test_majority)
 
 
-def changed_settings(before: Run, after: Run) -> Settings | None:
+def changed_settings(before: Run, after: Run) -> tuple[tuple[str, str, str], ...] | None:
     """Return name, value before and value after of each setting in ``config.yaml`` that differs.
 
     Returns:

@@ -1,6 +1,6 @@
 """The first page of attacks on updates, and the records at risk in every situation that was measured."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup
 
@@ -9,31 +9,21 @@ from lightleak.core.results import NONE, FrontierRow
 from lightleak.core.threat_model import Aim
 from lightleak.report.blocks import Cell, Column, Figure, Section
 from lightleak.report.budget import BASELINES, PROOFS, budget
-from lightleak.report.charts import EstimateRow, bar_figure, series_style
+from lightleak.report.charts import EstimateRow, bar_figure, most_gained, series_style
 from lightleak.report.format import listed, points, with_interval
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.frontier_advice import OPTIMIZES, SAMPLE, recommend
 from lightleak.report.kinds.frontier_groups import compare as frontiers_of
 from lightleak.report.kinds.frontier_groups import fullest
-from lightleak.report.kinds.updates_groups import UpdateGroup, compare
-from lightleak.report.kinds.updates_runs import Line, Measured, measured_runs
+from lightleak.report.kinds.updates_groups import UpdateGroup
+from lightleak.report.kinds.updates_runs import Line, Measured
 from lightleak.report.kinds.updates_words import words
 from lightleak.report.page import fill, table_of
 from lightleak.report.read import Run
-from lightleak.report.sections.columns import most_gained
 from lightleak.report.sections.exposed import always_exposed
 from lightleak.report.sections.means import roles
-from lightleak.report.sections.people import (
-    FEWEST,
-    compared_groups,
-    guess_of,
-    people_figure,
-    risk_lines,
-    stands_out,
-    strongest,
-    worst_group,
-)
-from lightleak.report.sections.subject import left_out
+from lightleak.report.sections.people import guess_of, people_figure, risk_lines, strongest, worst_words
+from lightleak.report.sections.run import left_out
 from lightleak.report.sections.summary import MOST_RUNS, RiskLine, first_page, of_hundred_cell, risks_table
 from lightleak.report.sections.tested import NOT_TESTED, Findings
 
@@ -41,15 +31,15 @@ MOST_BARS = 6
 """Bars of the picture; with more, each run has one, for its worst situation."""
 
 
-def summary_section(runs: Sequence[Run], best: UpdateGroup | None = None, helped: str = "") -> Section:
+def summary_section(runs: Sequence[Run], found: Sequence[Measured], best: UpdateGroup | None, helped: str) -> Section:
     """Summarize in plain language who is at risk, which defense helps, and what it costs.
 
     Args:
         runs: the runs of the report.
+        found: those that were measured, the reference first.
         best: the strongest attack, whose columns are named.
         helped: what frontiers say of defenses, see `from_frontiers`.
     """
-    found = [one for one in measured_runs(runs) if one.lines]
     rows = [row for one in found for line in one.lines for row in line.exposure.rows]
     unknown = list(left_out(runs))
     if not found:
@@ -60,7 +50,7 @@ def summary_section(runs: Sequence[Run], best: UpdateGroup | None = None, helped
     caution = next((said for one in judged if (said := _caution(one))), "")
     compared = bool(caution), _best(found), _people_of(found), {one.run.name: _further(one.run) for one in found}
     facts = [
-        ("Most exposed", _worst_of(people) if people else words("worst", reference.worst, _columns(best))),
+        ("Most exposed", worst_words(people) if people else words("worst", reference.worst, _columns(best))),
         ("What would help", helped + (words("help", found, shown, *compared) if shown or not helped else "")),
         ("Limits", words("limits", caution, unknown)),
     ]
@@ -81,23 +71,16 @@ def from_frontiers(runs: Sequence[Run], trainings: Sequence[Run]) -> str:
     return Markup("").join(words("frontier", run, one, recommend(one)) for run, one in found if one is not None)
 
 
-def risk_section(runs: Sequence[Run]) -> Section | None:
+def risk_section(found: Sequence[Measured]) -> Section | None:
     """Draw records at risk in every situation of every run; None where nothing was measured."""
-    found = [one for one in measured_runs(runs) if one.lines]
     if not found:
         return None
     table = table_of("Records at risk", _RISKS, [(words("run", one), one.lines) for one in found], css="risk stack")
     return Section("risk", "Records at risk", (table, words("at_risk", found)))
 
 
-def reading(runs: Sequence[Run]) -> str:
-    """Return how to read the figures."""
-    return words("reading_updates", [one for one in measured_runs(runs) if one.lines])
-
-
-def findings(runs: Sequence[Run]) -> tuple[Findings, dict[str, str]]:
+def findings(found: Sequence[Measured], groups: Iterable[UpdateGroup]) -> tuple[Findings, dict[str, str]]:
     """Return what attacks found, by what they tested, and answers to questions of the checklist."""
-    found = [one for one in measured_runs(runs) if one.lines]
     if not found:
         return {}, {}
     line, people = found[0].worst, strongest(found[0].run)
@@ -110,7 +93,7 @@ def findings(runs: Sequence[Run]) -> tuple[Findings, dict[str, str]]:
     known: dict[str, str] = {
         name: words("risk", risk) if risk.attack else NOT_TESTED for name, risk in zip(names, risks, strict=True)
     }
-    group = _worst_of(people) if people else ""
+    group = worst_words(people) if people else ""
     always = always_exposed(found[0].run, people) if people else None
     known |= {
         "direct": results["reconstruction"],
@@ -119,11 +102,11 @@ def findings(runs: Sequence[Run]) -> tuple[Findings, dict[str, str]]:
         "baseline": words("against", risks, "baseline", "by guessing") if any(one.baseline for one in risks) else "",
         "control": words("against", risks, "control", "of people who took no part") if people else "",
         "attempts": words("attempts", worst, people),
-        "behind": "; ".join(dict.fromkeys(words("behind", one.first) for one in compare(runs))),
+        "behind": "; ".join(dict.fromkeys(words("behind", one.first) for one in groups)),
         "utility": "; ".join(f"{one.title}: {with_interval(one.cost, points)} points" for one in found if one.cost)
         or f"{NOT_TESTED}: no two runs here, with and without a defense, that both trained a model",
     }
-    return results, {name: answer for name, answer in known.items() if answer}
+    return results, known
 
 
 def _further(run: Run) -> str:
@@ -159,18 +142,6 @@ def _people_of(found: Sequence[Measured]) -> dict[str, People]:
     return {one.title: people for one in found if (people := strongest(one.run))}
 
 
-def _worst_of(people: People) -> str:
-    group = worst_group(people)
-    if group is None:
-        why = "the table has no sensitive column of several groups"
-        if people.groups or people.merged_below:
-            why = f"none that this report shows has {FEWEST} people"
-        return f"No group of people was compared: {why}."
-    of_all = people.proven_rate if group.recovered is None else people.exposed
-    n_groups = len(compared_groups(people))
-    return fill("people", "worst", group, n_groups, of_all.share, FEWEST, stands_out(group, people))
-
-
 def _columns(best: UpdateGroup | None) -> str:
     if best is None or not best.baseline:
         return ""
@@ -188,17 +159,12 @@ def _risks(line: Line) -> list[RiskLine]:
 
 
 def _picture(shown: Sequence[Measured]) -> Figure:
-    lines = [(one, line) for one in shown for line in one.lines]
-    if len(lines) > MOST_BARS:
-        lines = [(one, one.worst) for one in shown]
+    many = sum(len(one.lines) for one in shown) > MOST_BARS
+    titles = [one.title if len(shown) > 1 else "" for one in shown]
     bars = [
-        EstimateRow(
-            words("place", line),
-            line.risk,
-            series_style(shown.index(one)),
-            heading=one.title if len(shown) > 1 and one is not before else "",
-        )
-        for before, (one, line) in zip([None, *(one for one, _ in lines)], lines, strict=False)
+        EstimateRow(words("place", line), line.risk, series_style(index), heading="" if further else titles[index])
+        for index, one in enumerate(shown)
+        for further, line in enumerate([one.worst] if many else one.lines)
     ]
     guessed = shown[0].worst.exposure.guessed_rows
     guess = Estimate(guessed.mean) if guessed else None  # its interval is in the table

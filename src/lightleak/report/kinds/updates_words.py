@@ -6,7 +6,7 @@ from typing import Literal
 
 from lightleak.core.results import UpdateRow
 from lightleak.report.compare import differing
-from lightleak.report.format import counted, defense_title, joined, labels_phrase, protocol_title
+from lightleak.report.format import counted, defense_title, joined
 from lightleak.report.page import fill
 
 words = partial(fill, "updates")
@@ -28,6 +28,12 @@ _SOURCES = {
     "initial": "before training, on the network's first, random weights",
     "given": "on the network as it was handed over, with the weights it had",
     "training": "during training, on updates captured as they were sent",
+}
+_PROTOCOLS = {"fedsgd": "FedSGD", "fedavg": "FedAvg"}
+_LABELS = {
+    "true": "known to the server",
+    "restored": "restored from the update",
+    "proven": "restored from the update, and proven for proven records",
 }
 _MOMENTS: Mapping[str | None, Moment] = {"training": "during training", "given": "network as given"}
 
@@ -58,7 +64,7 @@ def local_phrase(row: UpdateRow) -> str:
     return f"{counted(row.local_epochs, 'local epoch')} of {counted(row.local_batches, 'batch', 'batches')}"
 
 
-def what_the_server_gets(row: UpdateRow) -> str:
+def travels(row: UpdateRow) -> str:
     """Return what leaves a client, and how much of it one update is."""
     return fill("updates", "travels", row, what_travels(row.protocol), local_phrase(row))
 
@@ -112,9 +118,9 @@ _PARTS: Mapping[str, Callable[[UpdateRow], str]] = {
     "run": lambda row: row.run,
     "dataset": lambda row: row.dataset or "dataset not stated",
     "target": lambda row: row.target or "network not stated",
-    "protocol": lambda row: protocol_title(row.protocol),
+    "protocol": lambda row: _PROTOCOLS.get(row.protocol or "", row.protocol or "not stated"),
     "defense": lambda row: f"defense: {defense_title(row.defense)}",
-    "labels": lambda row: f"labels {labels_phrase('proven' if row.proves_labels else row.labels)}",
+    "labels": lambda row: _labels("proven" if row.proves_labels else row.labels),
     "source": lambda row: source_phrase(row.source),
     "epoch": lambda row: "no epoch" if row.epoch is None else f"{time_unit(row)} {row.epoch}",
     "local_epochs": lambda row: _amount(row.local_epochs, "local epoch"),
@@ -126,6 +132,10 @@ _PARTS: Mapping[str, Callable[[UpdateRow], str]] = {
     "release_epsilon": lambda row: _number(row.release_epsilon, "ε of one update"),
     "delta": lambda row: _number(row.delta, "δ", "g"),
 }
+
+
+def _labels(known: str | None) -> str:
+    return f"labels {_LABELS.get(known or '', known or 'not stated')}"
 
 
 def _amount(number: int | None, one: str, many: str | None = None) -> str:

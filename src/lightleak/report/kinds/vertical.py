@@ -1,7 +1,7 @@
 """Estimates of shares by parties of vertical federated learning: what their page shows."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -29,14 +29,12 @@ from lightleak.report.plot.axis import axis
 from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, draw
 from lightleak.report.read import Run
 from lightleak.report.sections.norms import KIND_TITLES, norm_entries, norms_section
-from lightleak.report.sections.run_facts import run_section
-from lightleak.report.sections.subject import subject_of, subject_section, title_of
+from lightleak.report.sections.run import run_section, subject_of, subject_section, title_of, warnings_section
 from lightleak.report.sections.summary import first_page, interval_cell, of_hundred_cell
 from lightleak.report.sections.tested import CONTROLLER, NOT_TESTED, evidence_section
 from lightleak.report.sections.tested import Findings as Results
-from lightleak.report.sections.warnings import warnings_section
 
-TEMPLATE = "vertical"
+words = partial(fill, "vertical")
 STYLES = {"C1": charts.Style("s0", "circle"), "C2": charts.Style("s1", "square")}
 OTHER_STYLE, UNDEFENDED_STYLE = charts.Style("s2", "triangle"), charts.Style("validation", "cross")
 HEADINGS = {"C1": "C1, with the labels", "C2": "C2, without the labels"}
@@ -63,18 +61,18 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     found = Findings(compare(rows), redact, runs)
     measured, norms = properties(found.groups), norm_entries(runs)
     shown = [row for group in found.groups for row in group.rows]
-    results: Results = {"property_inference": fill(TEMPLATE, "found", found.main, redact)} if found.main else {}
-    reading = fill(TEMPLATE, "reading_vertical", found) if found.tried else ""
-    contents = fill(TEMPLATE, "contents", bool(norms), redact)
+    results: Results = {"property_inference": words("found", found.main, redact)} if found.main else {}
+    reading = words("reading_vertical", found) if found.tried else ""
+    contents, answers = words("contents", bool(norms), redact), _answers(found)
     placed = [(joined(*group.place[1:], group.title), group.rows) for group in found.groups]
     return Page(
         title=title_of(runs, "Property leakage report"),
         subject=subject_of(runs),
-        private=fill(TEMPLATE, "redacted") if redact else "",
+        private=words("redacted") if redact else "",
         sections=[
             summary_section(found),
             evidence_section(
-                runs, shown, results, answers=_answers(found), unit="estimate", title=attack_name, reading=reading
+                runs, shown, results, answers=answers, unit="estimate", title=attack_name, reading=reading
             ),
             _subject(runs, found.groups),
             None if redact else _shares(measured),
@@ -91,15 +89,15 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
 def summary_section(found: Findings) -> Section:
     """Summarize in plain language what these runs measured."""
     rows = [row for group in found.tried for row in group.rows]
-    lead, limits = fill(TEMPLATE, "first_sentence", found), fill(TEMPLATE, "limits", found.caution)
+    lead = words("first_sentence", found)
     if not found.main:
-        facts = [("Estimate", fill(TEMPLATE, "estimated", found)), ("Limits", limits)] if found.tried else []
+        facts = [("Estimate", words("estimated", found)), ("Limits", found.caution)] if found.tried else []
         return first_page((lead,), facts, rows)
     facts = [
-        ("Most exposed", fill(TEMPLATE, "most_learned", found)),
-        ("The three risks", fill(TEMPLATE, "risks")),
-        ("What would help", fill(TEMPLATE, "defenses", found)),
-        ("Limits", limits),
+        ("Most exposed", words("most_learned", found)),
+        ("The three risks", words("risks")),
+        ("What would help", words("defenses", found)),
+        ("Limits", found.caution),
     ]
     return first_page((lead, _summary_chart(found), _summary_table(found)), facts, rows)
 
@@ -109,23 +107,22 @@ def _answers(found: Findings) -> dict[str, str]:
     main = found.main
     if main is None:
         return {}
-    costs = [(one, one.cost) for one in found.defended if one.cost is not None]
+    costs = [(one, one.change.cost) for one in found.defended if one.change.cost is not None]
     own = main.own_error if not found.redact else None
     share = f"{NOT_TESTED}: what is estimated is a share of people, which singles out and links nobody"
-    known = {
+    return {
         **dict.fromkeys(("direct", "singling_out", "linkage", "persons"), share),
-        "inference": fill(TEMPLATE, "inference", main, found.redact),
-        "groups": fill(TEMPLATE, "most_learned", found),
-        "baseline": fill(TEMPLATE, "baseline", main.error, own) if own else "",
+        "inference": words("inference", main, found.redact),
+        "groups": words("most_learned", found),
+        "baseline": words("baseline", main.error, own) if own else "",
         "control": f"{NOT_TESTED}: nobody who took no part was attacked",
-        "attempts": fill(TEMPLATE, "attempts", main, found.places),
+        "attempts": words("attempts", main, found.places),
         "behind": "One: results are exchanged record by record; an estimate reads many of them",
         "utility": "; ".join(f"AUC with {one.group.defense_label}: {_change(cost)} points" for one, cost in costs),
         "epsilon": f"{CONTROLLER}: nothing is counted; an epsilon of a defense's name is its authors' claim"
         if any(group.is_defended for group in found.groups)
         else "",
     }
-    return {name: answer for name, answer in known.items() if answer}
 
 
 def _most_learned(found: Findings) -> list[VerticalGroup]:
@@ -146,10 +143,8 @@ def _summary_chart(found: Findings) -> Figure:
     main, best = shown[0], found.most_protective
     if main.own_error and not found.redact:
         rows.insert(1, charts.EstimateRow("the same by own columns alone", main.own_error, charts.BASELINE_STYLE))
-    if best and best.change and not (found.redact and best.change.reads_own):
-        error = bounded(best.change.after)
-        if error:
-            rows.insert(1, charts.EstimateRow(f"the same with {best.group.defense_label}", error, OTHER_STYLE))
+    if best and not (found.redact and best.change.reads_own) and (error := bounded(best.change.after)):
+        rows.insert(1, charts.EstimateRow(f"the same with {best.group.defense_label}", error, OTHER_STYLE))
     x = charts.share_axis((0.0, *(end for row in rows for end in (row.value.mean, *row.value.ends))))
     name = "How far the attacker's estimate is off the true share"
     return charts.estimate_figure(name, rows, (), x, name)
@@ -159,16 +154,14 @@ def _summary_table(found: Findings) -> Table:
     columns: list[Column[VerticalGroup]] = [
         Column("Points off the true share", lambda group: _titled(group, found)),
         Column("By attack", lambda group: interval_cell(group.error, of_hundred)),
-        *(
-            []
-            if found.redact
-            else [
-                Column("By own columns alone", lambda group: of_hundred_cell(group.own_error, otherwise="not measured"))
-            ]
-        ),
+        Column("By own columns alone", lambda group: _own(group, found.redact), optional=True),
         Column("Closer than own columns", lambda group: _learned(group, found.redact, found.places)),
     ]
     return table_of("Inference of a share", columns, [("", _most_learned(found))], css="risk stack")
+
+
+def _own(group: VerticalGroup, redact: bool) -> Cell:
+    return Cell(DASH) if redact else of_hundred_cell(group.own_error, otherwise="not measured")
 
 
 def _titled(group: VerticalGroup, found: Findings) -> str:
@@ -192,7 +185,7 @@ def _subject(runs: Sequence[Run], groups: Groups) -> Section:
         ("Defenses", [group.defense_label for group in groups]),
         *((f"Adversary {name}", [ROLES[name]]) for name in adversaries if name in ROLES),
     ]
-    return subject_section(runs, facts, before=(fill(TEMPLATE, "setting"),))
+    return subject_section(runs, facts, before=(words("setting"),))
 
 
 def _shares(measured: Sequence[Property]) -> Section | None:
@@ -202,8 +195,8 @@ def _shares(measured: Sequence[Property]) -> Section | None:
     groups = [group for one in measured for group in one.groups]
     adversaries = {group.first.adversary for group in groups}
     legend = Legend([(style, name) for name, style in STYLES.items() if name in adversaries])
-    words = fill(TEMPLATE, "shares", any(len(group.rows) > 1 for group in groups))
-    return Section("shares", "Estimates against the truth", (words, legend, *figures(drawn)))
+    said = words("shares", any(len(group.rows) > 1 for group in groups))
+    return Section("shares", "Estimates against the truth", (said, legend, *figures(drawn)))
 
 
 def _share_chart(one: Property) -> Figure | None:
@@ -251,19 +244,11 @@ def _name(group: VerticalGroup, names: Sequence[str]) -> str:
 
 def _errors(measured: Sequence[Property], redact: bool) -> Section | None:
     """A line for each attack; ``redact`` leaves out what reads no exchange: its error may give away the share."""
-    tables = [
-        (joined(one.title, adversary, by=" · "), same)
-        for one in measured
-        for adversary, same in _by_adversary(group for group in one.groups if group.reads_exchange or not redact)
-    ]
+    tables = _tables(measured, lambda group: group.reads_exchange or not redact)
     if not tables:
         return None
     names = _varying([group for _, same in tables for group in same])
-    closest = {
-        id(min(known, key=lambda group: group.sorted_by))
-        for _, same in tables
-        if (known := [g for g in attacks(same) if g.error])
-    }
+    closest = {id(known[0]) for _, same in tables if (known := [group for group in attacks(same) if group.error])}
     columns: list[Column[VerticalGroup]] = [
         Column("Attack", lambda group: _name(group, names)),
         Column(
@@ -271,32 +256,35 @@ def _errors(measured: Sequence[Property], redact: bool) -> Section | None:
             lambda group: Cell(_off(group.error), css="best" if id(group) in closest else ""),
         ),
         Column("Closer than own columns", lambda group: _learned(group, redact) if group.reads_exchange else DASH),
-        *([] if redact else [Column("Worth a random sample of", _worth)]),
+        *([] if redact else [Column("Worth a random sample of", lambda group: group.worth)]),
         Column("Own interval right", lambda group: "{} of {}".format(*group.coverage) if group.coverage else DASH),
         Column("Seeds", lambda group: str(len(group.rows))),
     ]
-    table = table_of(
-        "Errors compared",
-        columns,
-        tables,
-        css="errors",
-        line_css=lambda group: "" if group.reads_exchange else "baseline",
-    )
-    return Section("errors", "Errors compared", (table, fill(TEMPLATE, "errors_note", redact)))
+    table = table_of("Errors compared", columns, tables, css="errors", line_css=_line_css)
+    return Section("errors", "Errors compared", (table, words("errors_note", redact)))
 
 
-def _by_adversary(groups: Iterable[VerticalGroup]) -> Iterable[tuple[str, list[VerticalGroup]]]:
-    """Groups of each adversary, the attacks first and the closest of them on top."""
-    for adversary, same in by_key(groups, lambda group: group.first.adversary).items():
-        yield adversary, sorted(same, key=lambda group: (not group.reads_exchange, group.sorted_by))
+def _line_css(group: VerticalGroup) -> str:
+    return "" if group.reads_exchange else "baseline"
+
+
+def _outcome_css(one: Outcome) -> str:
+    return "" if one.group.is_defended else "baseline"
+
+
+def _tables(
+    measured: Sequence[Property], kept: Callable[[VerticalGroup], bool]
+) -> list[tuple[str, list[VerticalGroup]]]:
+    """Groups of each property and adversary, in their order: the attacks first and the closest of them on top."""
+    return [
+        (joined(one.title, adversary, by=" · "), same)
+        for one in measured
+        for adversary, same in by_key(filter(kept, one.groups), lambda group: group.first.adversary).items()
+    ]
 
 
 _off = partial(with_interval, said=unsigned_points)
 _change = partial(with_interval, said=points)
-
-
-def _worth(group: VerticalGroup) -> str:
-    return group.worth.words if group.worth else DASH
 
 
 def _learned(group: VerticalGroup, redact: bool, places: int = 1) -> str:
@@ -321,25 +309,14 @@ def _outcomes(found: Findings) -> Section | None:
     styles = {name: charts.series_style(index) for index, name in enumerate(names)} | {"no defense": UNDEFENDED_STYLE}
     drawn = [figure for title, same in panels if (figure := _error_chart(title, same, styles, found.redact))]
     is_unaware = not found.redact and any(row.unaware_error != row.error for one in every for row in one.group.rows)
-    table = table_of(
-        "What each company got",
-        _outcome_columns(found.redact, is_unaware),
-        panels,
-        css="wrap",
-        line_css=lambda one: "" if one.group.is_defended else "baseline",
-    )
+    columns = _outcome_columns(found.redact, is_unaware)
+    table = table_of("What each company got", columns, panels, css="wrap", line_css=_outcome_css)
     setting = joined(*found.main.setting_words(["defense", *_varying(found.best)])) if found.main else ""
-    legend = Legend([(look, name) for name, look in styles.items()]) if names and drawn else None
-    return Section(
-        "defenses" if names else "learned",
-        "Defenses" if names else "What each company learned",
-        (
-            fill(TEMPLATE, "outcomes", found),
-            *((legend, *figures(drawn)) if legend else ()),
-            *folded("The numbers", table, when=len(panels) > MOST_PANELS),
-            fill(TEMPLATE, "outcomes_note", found, setting, is_unaware),
-        ),
-    )
+    pictures = (Legend([(look, name) for name, look in styles.items()]), *figures(drawn)) if names and drawn else ()
+    numbers = folded("The numbers", table, when=len(panels) > MOST_PANELS)
+    blocks = (words("outcomes", found), *pictures, *numbers, words("outcomes_note", found, setting, is_unaware))
+    name, title = ("defenses", "Defenses") if names else ("learned", "What each company learned")
+    return Section(name, title, blocks)
 
 
 def _outcome_columns(redact: bool, is_unaware: bool) -> list[Column[Outcome]]:
@@ -347,29 +324,26 @@ def _outcome_columns(redact: bool, is_unaware: bool) -> list[Column[Outcome]]:
         Column("Off by, not knowing the defense", lambda one: _off(one.group.mean("unaware_error"))),
         Column("That one off the trained share", lambda one: _off(one.group.mean("trained_error"))),
     ]
-    own: list[Column[Outcome]] = [
-        Column("Own columns off by", lambda one: _off(one.group.own_error), optional=True),
-        Column("Worth a random sample of", lambda one: _worth(one.group), optional=True),
-    ]
     return [
         Column("Defense", lambda one: one.group.defense_label),
         Column("Attack", lambda one: one.group.title),
         Column("Off by, points (95% interval)", lambda one: _off(one.error)),
         Column("More than without", lambda one: _rise(one, redact), optional=True),
-        *([] if redact else own),
+        Column("Own columns off by", lambda one: DASH if redact else _off(one.group.own_error), optional=True),
+        Column("Worth a random sample of", lambda one: DASH if redact else one.group.worth, optional=True),
         Column("Closer than own columns", lambda one: _learned(one.group, redact), optional=True),
         *(unaware if is_unaware else []),
         Column(
             "AUC, of 100 (95% interval)", lambda one: with_interval(one.group.mean("auc"), of_hundred), optional=True
         ),
-        Column("Change of AUC, points", lambda one: _change(one.cost), optional=True),
+        Column("Change of AUC, points", lambda one: _change(one.change.cost), optional=True),
         Column("Seeds", lambda one: str(len(one.group.rows))),
     ]
 
 
 def _rise(one: Outcome, redact: bool) -> str:
     """How much further off than without the defense; redacted, only where own columns alone have no part in it."""
-    return DASH if redact and one.change and one.change.reads_own else _change(one.rise)
+    return DASH if redact and one.change.reads_own else _change(one.change.rise())
 
 
 def _family(group: VerticalGroup) -> str:
@@ -417,12 +391,7 @@ def _mark(one: Outcome, family: str, style: charts.Style) -> Mark | None:
 
 def _kinds(measured: Sequence[Property]) -> Section | None:
     """Attacks that estimate from several kinds of results; None where no attack does or there is no truth."""
-    found = [
-        (joined(one.title, adversary, by=" · "), lines)
-        for one in measured
-        for adversary, same in _by_adversary(attacks(one.groups))
-        if (lines := [group for group in same if len(group.means("kind_errors")) > 1])
-    ]
+    found = _tables(measured, lambda group: group.reads_exchange and len(group.means("kind_errors")) > 1)
     if not found:
         return None
     names = _varying([group for _, same in found for group in same])
@@ -432,7 +401,7 @@ def _kinds(measured: Sequence[Property]) -> Section | None:
         Column("Together", lambda group: _off(group.error)),
     ]
     table = table_of("Error by kind of intermediate result", columns, found)
-    return Section("kinds", "By what was read", (fill(TEMPLATE, "kinds"), table))
+    return Section("kinds", "By what was read", (words("kinds"), table))
 
 
 def _of_kind(kind: str) -> Column[VerticalGroup]:

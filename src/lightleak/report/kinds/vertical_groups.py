@@ -1,5 +1,6 @@
 """Estimates of a property's share over seeds, by attack, and the attack that is chosen on other seeds."""
 
+import math
 import re
 import statistics
 from collections import Counter
@@ -9,10 +10,10 @@ from functools import cached_property
 
 from lightleak.core.grouping import by_key
 from lightleak.core.results import NONE, VerticalRow
+from lightleak.core.summary import summarize
 from lightleak.report.compare import Group, apart, fixed, group_rows
-from lightleak.report.format import attack_title
+from lightleak.report.format import DASH, attack_title
 from lightleak.report.intervals import Estimate, bounded
-from lightleak.report.kinds.vertical_worth import Worth, worth_of
 
 PASSIVE = "passive"
 
@@ -84,6 +85,11 @@ class VerticalGroup(Group[VerticalRow]):
         return any(map(_manipulates, self.rows))
 
     @cached_property
+    def by_seed(self) -> dict[str, VerticalRow]:
+        """The rows whose error is known."""
+        return {seed_of(row): row for row in self.rows if row.error is not None}
+
+    @cached_property
     def error(self) -> Estimate | None:
         """Mean absolute error over seeds (ProVFL's MAE); None without truth."""
         return bounded(self.values("error"))
@@ -109,19 +115,15 @@ class VerticalGroup(Group[VerticalRow]):
 
     def leaks(self, comparisons: int = 1) -> bool:
         """Whether something was measurably learned: more than own columns tell, and than the answer `HALF`."""
-        learned, beyond_half = self.learned(comparisons), self._beyond_half(comparisons)
-        return learned is not None and learned.is_above and (beyond_half is None or beyond_half.is_above)
-
-    def _beyond_half(self, comparisons: int) -> Estimate | None:
-        """How much closer than `HALF`, which an estimator answers that sees nothing; None without truth."""
         known = ((row.true_fraction, row.error) for row in self.rows)
         closer = (abs(HALF - true) - error for true, error in known if true is not None and error is not None)
-        return bounded(closer, -1.0, 1.0, comparisons)
+        learned, beyond_half = self.learned(comparisons), bounded(closer, -1.0, 1.0, comparisons)
+        return learned is not None and learned.is_above and (beyond_half is None or beyond_half.is_above)
 
     @property
-    def worth(self) -> Worth | None:
-        """Size of a random labeled sample that estimates the share as well."""
-        return worth_of((row.true_fraction, row.error) for row in self.rows)
+    def worth(self) -> str:
+        """Size of a random labeled sample that estimates the share as well, in words."""
+        return sample_words(worth_of((row.true_fraction, row.error) for row in self.rows))
 
     @property
     def sorted_by(self) -> float:
@@ -204,7 +206,7 @@ def chosen_on_other_seeds(groups: Groups) -> VerticalGroup | None:
     Returns:
         The rows that were chosen, those of the attack that was chosen most often first.
     """
-    known = [(group, {seed_of(row): row for row in group.rows if row.error is not None}) for group in attacks(groups)]
+    known = [(group, group.by_seed) for group in attacks(groups)]
     most = max((len(rows) for _, rows in known), default=0)
     known = [(group, rows) for group, rows in known if rows and 2 * len(rows) >= most]
     if len(known) < 2:
@@ -212,7 +214,7 @@ def chosen_on_other_seeds(groups: Groups) -> VerticalGroup | None:
     picked = []
     for seed in dict.fromkeys(seed for _, rows in known for seed in rows):
         here = [index for index, (_, rows) in enumerate(known) if seed in rows]
-        best = min(here, key=lambda index: _mean_error(known[index][1], without=seed))
+        best = min(here, key=lambda index: mean_error(known[index][1], without=seed))
         picked.append((best, known[best][1][seed]))
     usual = Counter(index for index, _ in picked).most_common(1)[0][0]
     rows = tuple(row for _, row in sorted(picked, key=lambda pair: pair[0] != usual))
@@ -255,12 +257,9 @@ def properties(groups: Groups) -> tuple[Property, ...]:
 def _general(row: VerticalRow) -> VerticalRow:
     """The row with its property unnamed in what it says of itself, so that what holds for all of them is shown once."""
     named = re.compile(rf"(?<!\w){re.escape(row.property_name)}(?!\w)")
-    return replace(
-        row,
-        defense=row.defense or NONE,
-        threat_model=row.threat_model and named.sub("the property", row.threat_model),
-        warnings=tuple(named.sub("the property", warning) for warning in row.warnings),
-    )
+    stated = row.threat_model and named.sub("the property", row.threat_model)
+    warnings = tuple(named.sub("the property", warning) for warning in row.warnings)
+    return replace(row, defense=row.defense or NONE, threat_model=stated, warnings=warnings)
 
 
 def _manipulates(row: VerticalRow) -> bool:
@@ -269,6 +268,56 @@ def _manipulates(row: VerticalRow) -> bool:
     return row.attack == ACTIVE or not {"LR", "MR"}.isdisjoint(row.variant.split("+"))
 
 
-def _mean_error(rows: Mapping[str, VerticalRow], without: str) -> float:
+def mean_error(rows: Mapping[str, VerticalRow], without: str) -> float:
+    """Return the mean error over all other seeds; of a single one, its own."""
     others = [row.error for seed, row in rows.items() if seed != without or len(rows) == 1]
     return statistics.fmean(error for error in others if error is not None)
+
+
+def sample_words(rows: Estimate | None) -> str:
+    """The size of a random sample (`worth_of`) with its interval.
+
+    >>> sample_words(Estimate(312.4, 5, 120.2, math.inf)), sample_words(Estimate(0.4)), sample_words(Estimate(math.inf))
+    ('312 (at least 120)', 'under 1', 'any number (every estimate was exact)')
+    >>> sample_words(Estimate(2134.0, 5, 870.0, 5210.0)), sample_words(Estimate(2.0, 5, 0.8, math.inf))
+    ('2,134 (870 to 5,210)', '2 (may be any number)')
+    """
+    if rows is None:
+        return DASH
+    if math.isinf(rows.mean):
+        return "any number (every estimate was exact)"
+    if rows.low is None or rows.high is None:
+        return _count(rows.mean)
+    if math.isinf(rows.high):
+        return f"{_count(rows.mean)} ({f'at least {_count(rows.low)}' if rows.low >= 1 else 'may be any number'})"
+    return f"{_count(rows.mean)} ({_count(rows.low)} to {_count(rows.high)})"
+
+
+def worth_of(results: Iterable[tuple[float | None, float | None]]) -> Estimate | None:
+    """Solve p (1 - p) / n, the variance of a random sample's share, for n at the error that was measured.
+
+    Args:
+        results: by seed the true share p and the absolute error; None where unknown.
+
+    Returns:
+        None where nothing is known, or no record or every record has the property.
+
+    >>> found = worth_of([(0.5, 0.05), (0.5, 0.05)])
+    >>> round(found.mean), worth_of([(0.3, 0.0)]).mean, worth_of([(None, 0.1)])
+    (100, inf, None)
+    """
+    known = [(true, error) for true, error in results if true is not None and error is not None]
+    spread = math.fsum(true * (1 - true) for true, _ in known) / len(known) if known else 0.0
+    if spread <= 0:
+        return None
+    squared = summarize(error**2 for _, error in known)
+    ends = (None, None) if squared.n < 2 else (_divided(spread, squared.high), _divided(spread, squared.low))
+    return Estimate(_divided(spread, squared.mean), squared.n, *ends)
+
+
+def _divided(spread: float, squared_error: float) -> float:
+    return spread / squared_error if squared_error > 0 else math.inf
+
+
+def _count(rows: float) -> str:
+    return "under 1" if rows < 1 else f"{rows:,.0f}"

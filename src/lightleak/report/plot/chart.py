@@ -202,10 +202,8 @@ def stairs(corners: Sequence[tuple[float, float]], across_first: bool = True) ->
 
 
 def legend_key(look: Style | str) -> Markup:
-    """The mark of a series for a legend, or the line or ring of a class; ``from`` and ``to`` are the ends of a pair."""
+    """The mark of a series for a legend, or the line or ring of a class."""
     if isinstance(look, str):
-        if look in ("from", "to"):
-            return legend_key(Style(look, "diamond" if look == "from" else "circle"))
         if look in LINES:
             return _key(22, element("path", d="M1 8H21", class_=look))
         return _key(22, element("circle", cx=11, cy=8, r=RING, class_=look))
@@ -235,14 +233,12 @@ class _Frame:
         self.row_ends: list[float] = []
         n_labels = sum(bool(rule.label) and rule.along == "x" for rule in plot.rules)
         self.top = RULE_LABEL * n_labels + 10.0
-        if isinstance(plot.y, Axis) or plot.y is None:
-            self.base = self.top + (0 if plot.y is None else plot.height)
-        else:
-            end = self.top
-            for row in plot.y:
-                end += (BESIDE_ROW if plot.labels_beside else ROW) + (HEADING if row.heading else 0)
-                self.row_ends.append(end)
-            self.base = end + 4
+        self.listed: Sequence[Row] = () if plot.y is None or isinstance(plot.y, Axis) else plot.y
+        end = self.top
+        for row in self.listed:
+            end += (BESIDE_ROW if plot.labels_beside else ROW) + (HEADING if row.heading else 0)
+            self.row_ends.append(end)
+        self.base = end + (plot.height if isinstance(plot.y, Axis) else 0 if plot.y is None else 4)
         marks = [one for layer in plot.layers if not isinstance(layer, Line) for one in layer.marks]
         self.bottom = self.base + (FOOT if plot.foot and any(one.y is None for one in marks) else 0)
         self.end = self.bottom + (50 if plot.x.title else 26)
@@ -267,9 +263,8 @@ class _Frame:
         plot = self.plot
         shapes = []
         if "x" in plot.grid:
-            shapes += [
-                _line(at, self.top, at, self.base, "grid") for at in (self.x(value) for value, _ in plot.x.ticks)
-            ]
+            places = (self.x(value) for value, _ in plot.x.ticks)
+            shapes += [_line(at, self.top, at, self.base, "grid") for at in places]
         shapes += self._x_labels()
         if isinstance(plot.y, Axis) and "y" in plot.grid:
             for value, label in plot.y.ticks:
@@ -319,10 +314,8 @@ class _Frame:
 
     def rows(self) -> list[Markup]:
         """Labels, notes and headings of rows."""
-        if isinstance(self.plot.y, Axis) or self.plot.y is None:
-            return []
         shapes = []
-        for index, row in enumerate(self.plot.y):
+        for index, row in enumerate(self.listed):
             y = self.y(index)
             if row.heading:
                 shapes.append(_text(row.heading, 0, self.row_ends[index] - ROW - 8, "label strong halo", "start"))

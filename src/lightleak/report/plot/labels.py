@@ -5,7 +5,8 @@ fits nowhere is left out, since the table and the text on hover have it too.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from itertools import product
 
 NARROW = (250.0, 300.0, 350.0, 420.0, 505.0)
 WIDE = (490.0, 560.0, 660.0, 760.0, 870.0)
@@ -63,8 +64,27 @@ def place_labels(marks: Sequence[Mark], height: float) -> list[Place | None]:
     >>> [place.anchor if place else None for place in place_labels([(0.5, 50, "0.1"), (0.5, 50, "0.2")], 100)]
     ['start', 'end']
     """
-    layout = _Layout(marks, height)
-    return [layout.place(mark) if mark[2] else None for mark in marks]
+    taken: list[tuple[Mark, Place]] = []
+
+    def is_free(mark: Mark, place: Place, width: float, on_phone: bool) -> bool:
+        box = label_box(mark, place, width)
+        if box[0] < -BEYOND or box[2] > width + BEYOND or box[1] < -LINE or box[3] > height:
+            return False
+        if any(_overlap(box, _mark_box(other, width)) for other in marks):
+            return False
+        shown = [(other, there) for other, there in taken if not (on_phone and there.wide_only)]
+        return not any(_overlap(box, label_box(other, there, width)) for other, there in shown)
+
+    def first_free(mark: Mark) -> Place | None:
+        for wide_only, spot in product((False, True), SPOTS):
+            place = replace(spot, wide_only=wide_only)
+            fits_phones = wide_only or all(is_free(mark, place, width, True) for width in NARROW)
+            if fits_phones and all(is_free(mark, place, width, False) for width in WIDE):
+                taken.append((mark, place))
+                return place
+        return None
+
+    return [first_free(mark) if mark[2] else None for mark in marks]
 
 
 def label_box(mark: Mark, place: Place, width: float) -> Box:
@@ -73,35 +93,6 @@ def label_box(mark: Mark, place: Place, width: float) -> Box:
     long = CHARACTER * len(label)
     start = x * width + place.dx - {"start": 0.0, "middle": long / 2, "end": long}[place.anchor]
     return start, y + place.dy - LINE + 2, start + long, y + place.dy + 3
-
-
-@dataclass
-class _Layout:
-    """Marks, and the labels placed so far."""
-
-    marks: Sequence[Mark]
-    height: float
-    taken: list[tuple[Mark, Place]] = field(default_factory=list)
-
-    def place(self, mark: Mark) -> Place | None:
-        """The first free place of a label, now taken."""
-        for wide_only in (False, True):
-            for spot in SPOTS:
-                place = replace(spot, wide_only=wide_only)
-                fits_phones = wide_only or all(self._is_free(mark, place, width, True) for width in NARROW)
-                if fits_phones and all(self._is_free(mark, place, width, False) for width in WIDE):
-                    self.taken.append((mark, place))
-                    return place
-        return None
-
-    def _is_free(self, mark: Mark, place: Place, width: float, on_phone: bool) -> bool:
-        box = label_box(mark, place, width)
-        if box[0] < -BEYOND or box[2] > width + BEYOND or box[1] < -LINE or box[3] > self.height:
-            return False
-        if any(_overlap(box, _mark_box(other, width)) for other in self.marks):
-            return False
-        shown = [(other, there) for other, there in self.taken if not (on_phone and there.wide_only)]
-        return not any(_overlap(box, label_box(other, there, width)) for other, there in shown)
 
 
 def _mark_box(mark: Mark, width: float) -> Box:

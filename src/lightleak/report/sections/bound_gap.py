@@ -57,11 +57,6 @@ class Game:
     epsilon_prv: float
 
     @property
-    def gap(self) -> float:
-        """What the guarantee allows beyond the best attack."""
-        return self.bound - self.won
-
-    @property
     def best(self) -> Estimate:
         """`won` with its interval."""
         return Estimate(self.won, self.sets, self.low, self.high)
@@ -82,17 +77,13 @@ def gap_section(games: Sequence[Game]) -> Section | None:
     blocks: list[Block] = [fill("sections", "gap", games)]
     for game, played in by_key(games, lambda one: (one.game, one.max_norm)).items():
         drawn = _drawn(sorted(played, key=lambda one: one.noise))
-        blocks += [drawn] if _is_about_rows(game[0]) else folded(game[0].capitalize(), drawn)
+        blocks += folded(game[0].capitalize(), drawn, when=game[0].endswith("of a known row"))
     return Section("bound", "What the guarantee allows and what the best attack does", (*blocks, *_tables(games)))
 
 
 def gap_page(games: Sequence[Game]) -> str:
     """Return a page with nothing but these games."""
     return render(Page("Attack meets bound", "DP-SGD", [gap_section(games)], genre="measurement"))
-
-
-def _is_about_rows(game: str) -> bool:
-    return not game.endswith("of a known row")
 
 
 def _drawn(played: Sequence[Game]) -> Block:
@@ -109,7 +100,7 @@ def _tables(games: Sequence[Game]) -> list[Block]:
         Column("Best attack", lambda one: interval_cell(one.best)),
         Column("Allowed, these gradients", lambda one: percent(one.nearer_bound)),
         Column("Allowed, any gradients", lambda one: percent(one.bound)),
-        Column("Gap, points", lambda one: points(one.gap)),
+        Column("Gap, points", lambda one: points(one.bound - one.won)),
     ]
     by_game = by_key(games, lambda one: f"{one.game}, clipping norm {one.max_norm:g}")
     settings = [same[0] for same in by_key(games, lambda one: one.noise).values()]
@@ -118,7 +109,6 @@ def _tables(games: Sequence[Game]) -> list[Block]:
         for one in settings
     ]
     head = ("Noise multiplier", "Epsilon, one update", "Epsilon, training (RDP)", "Epsilon, training (PRV)")
-    return [
-        cells_table("Epsilon by noise", head, [("", epsilons)], css="stack"),
-        *folded("All games as a table", table_of("Games won", won, by_game.items(), css="stack")),
-    ]
+    table = table_of("Games won", won, by_game.items(), css="stack")
+    by_noise = cells_table("Epsilon by noise", head, [("", epsilons)], css="stack")
+    return [by_noise, *folded("All games as a table", table)]

@@ -54,12 +54,8 @@ def certificates_section(groups: Sequence[UpdateGroup], unit: tuple[str, str]) -
         why = list(folded(title, *why, cells_table("Ranks and equations", LAYER_HEADINGS, layers)))
     composed = attack_title(COMPOSED) if any(group.attack == COMPOSED for group in proven) else ""
     is_judged = any(group.values("certified_exact") for group in proven)
-    blocks = (
-        fill("updates", "proven", unit, composed),
-        table_of("Rows proven", columns, in_place.items()),
-        fill("updates", "unexplained", is_judged),
-    )
-    return Section("proven", "Rows proven", (*blocks, *why))
+    first = fill("updates", "proven", unit, composed), table_of("Rows proven", columns, in_place.items())
+    return Section("proven", "Rows proven", (*first, fill("updates", "unexplained", is_judged), *why))
 
 
 @of_a_number

@@ -44,16 +44,12 @@ class Person:
         """What people are ordered by, from the most exposed on."""
         return exposure(self.verdict, self.seen, self.proven, self.recovered, self.first, self.sharing)
 
-    @property
-    def risk(self) -> tuple[float, ...]:
-        """The same without how many proofs there were, and when: verdict, how few share the row, how often."""
-        return self.order[:3]
-
 
 def most_exposed(run: Run, people: People) -> tuple[list[Person], int]:
     """Return the most exposed people, and how many there are of the risk of the first."""
     found = sorted(_exposed(run, people), key=lambda one: one.order)
-    return found[:MOST_PEOPLE], sum(one.risk == found[0].risk for one in found) if found else 0
+    # Of one risk are equal verdicts, as few who share the row and as often; proofs and their time do not count.
+    return found[:MOST_PEOPLE], sum(one.order[:3] == found[0].order[:3] for one in found) if found else 0
 
 
 def always_exposed(run: Run, people: People) -> tuple[int, int] | None:
@@ -97,9 +93,8 @@ def _read(line: Mapping[str, str]) -> Person | None:
     """A line of the file; None where it cannot be read."""
     try:
         counts = {name: int(line[name]) for name in ("seen", "proven", "recovered")}
-        first, sharing = (
-            int(float(text)) if (text := line.get(name)) else None for name in ("first_proven", "sharing")
-        )
+        texts = (line.get(name) for name in ("first_proven", "sharing"))
+        first, sharing = (int(float(text)) if text else None for text in texts)
         first = None if first is None else first + 1
         return Person(line["person"], line["row"], line["verdict"], **counts, first=first, sharing=sharing)
     except (KeyError, ValueError):

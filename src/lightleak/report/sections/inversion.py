@@ -3,21 +3,20 @@
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from lightleak.core.grouping import by_key
 from lightleak.report import charts
-from lightleak.report.blocks import Block, Column, Details, Heading, Legend, Panels, Section, Table
-from lightleak.report.format import count, distance, joined, percent, with_interval
+from lightleak.report.blocks import Block, Cell, Column, Details, Heading, Legend, Line, Lines, Panels, Section, Table
+from lightleak.report.charts import curve_figure, pairs_by_name
+from lightleak.report.compare import means_by
+from lightleak.report.format import DASH, count, distance, joined, percent, with_interval
 from lightleak.report.intervals import Estimate
-from lightleak.report.kinds.released_entries import Entry, Memorization, Nearest, PseudoLabel
+from lightleak.report.kinds.released_entries import Entry, Memorization, Nearest, PseudoLabel, is_missing
 from lightleak.report.kinds.released_groups import HALF, Scenario
 from lightleak.report.kinds.released_scores import ACCURACY, Attack
-from lightleak.report.page import fill, folded, names_table, table_of
+from lightleak.report.page import cells_table, fill, folded, line_of, names_table, table_of
 from lightleak.report.plot.chart import Rule
-from lightleak.report.sections.columns import pairs_by_name
-from lightleak.report.sections.curves import curve_figure
-from lightleak.report.sections.heat_map import HEAT_BOUNDS, HeatLine, heat_map
-from lightleak.report.sections.pairs import columns_of, pairs_table
 
 KIND_TITLES = {"continuous": "contin\u00aduous", "categorical": "cate\u00adgorical"}
 """Where a long name may break."""
@@ -33,6 +32,12 @@ LOGARITHMIC = ("discriminator", "conditioning")
 """Drawn on a logarithmic scale in the thesis."""
 
 words = partial(fill, "inversion")
+
+HEAT_BOUNDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+"""Where the shade changes: the color says which, the printed number says how much."""
+
+HeatLine = tuple[str, Mapping[str, float], float | None]
+"""Heading of a line, its shares by column, and their mean."""
 
 
 def classes_section(scenario: Scenario | None, main: Attack | None, subjects: Sequence[Attack]) -> Section | None:
@@ -64,8 +69,7 @@ def _heat_map(topic: Attack) -> Table | None:
     weights = {name: sizes[name] if all(sizes.get(one) for one in names) else 1.0 for name in names}
 
     def line(title: str, many: Sequence[Mapping[str, float]]) -> HeatLine:
-        found = {name: [scores[name] for scores in many if name in scores] for name in names}
-        means = {name: statistics.fmean(values) for name, values in found.items() if values}
+        means = means_by((name, scores[name]) for name in names for scores in many if name in scores)
         mean = statistics.fmean(means.values(), [weights[name] for name in means]) if means else None
         return title, means, mean
 
@@ -84,12 +88,8 @@ def lowest_section(subjects: Sequence[Attack], seeds: bool) -> Section | None:
         low = sorted(((one, one.score) for one in entry.lowest if one.score is not None), key=lambda pair: pair[1])
         if topic.is_baseline or not low:
             continue
-        bars = [
-            charts.EstimateRow(
-                joined(one.column, one.kind and f"({one.kind})", by=" "), Estimate(score), _style(one.metric)
-            )
-            for one, score in low
-        ]
+        named = [(joined(one.column, one.kind and f"({one.kind})", by=" "), one.metric, score) for one, score in low]
+        bars = [charts.EstimateRow(name, Estimate(score), _style(metric)) for name, metric, score in named]
         drawn: list[Block] = [charts.bar_figure(f"The {len(bars)} columns of {topic.name} that are least alike", bars)]
         if entry.column_shapes:
             every = sorted(entry.column_shapes.items(), key=lambda pair: pair[1])
@@ -135,12 +135,9 @@ def nearest_section(subjects: Sequence[Attack], pairs: Sequence[Nearest], seeds:
     n_equal = sum(all(pair.agrees(name) for name in columns) for pair in pairs)
     others = [(one.name, value) for one, _, value in known if one.is_baseline and value is not None]
     title = "Nearest private and made-up rows"
-    blocks = (
-        words("nearest", _with_seed(topic.name, entry, seeds), pairs, n_equal, mean, others),
-        pairs_table(title, "Class", pairs, columns),
-        words("hidden", same, bool(columns)),
-    )
-    return Section("rows", title, blocks)
+    said = words("nearest", _with_seed(topic.name, entry, seeds), pairs, n_equal, mean, others)
+    table = pairs_table(title, "Class", pairs, columns)
+    return Section("rows", title, (said, table, words("hidden", same, bool(columns))))
 
 
 def _mean_distance(entry: Entry) -> float | None:
@@ -155,15 +152,14 @@ def memorization_section(subjects: Sequence[Attack]) -> Section | None:
     x = charts.share_axis((*(end for one in dots for end in (one.value.mean, *one.value.ends)), 0.45, 0.55))
     name = "Share of made-up rows that lie nearer to a training row than to a held-out one"
     drawn = [charts.estimate_figure(name, dots, [Rule(HALF, "guess", "chance 50%")], x)] if dots else []
-    table = table_of(
-        "Distances to training rows and to held-out rows",
-        _MEMORY_COLUMNS,
-        [("", found)],
-        css="wrap",
-        line_css=lambda topic: "baseline" if topic.is_baseline else "",
-    )
+    name = "Distances to training rows and to held-out rows"
+    table = table_of(name, _MEMORY_COLUMNS, [("", found)], css="wrap", line_css=_line_css)
     blocks: list[Block] = [words("memorization"), *drawn, table, words("memorized")]
     return Section("memorization", "Copies of single rows", blocks) if found else None
+
+
+def _line_css(topic: Attack) -> str:
+    return "baseline" if topic.is_baseline else ""
 
 
 _MEMORY_COLUMNS: tuple[Column[Attack], ...] = (
@@ -221,3 +217,77 @@ _LABEL_COLUMNS: tuple[Column[PseudoLabel], ...] = (
     Column("Rows used", lambda one: count(one.used)),
     Column("Left out because", lambda one: one.excluded or "", css="words"),
 )
+
+
+def heat_map(label: str, heading: str, columns: Mapping[str, str], lines: Sequence[HeatLine], foot: HeatLine) -> Table:
+    """Draw shares by line and column.
+
+    Args:
+        label: what it lists, for screen readers.
+        heading: of the first column.
+        columns: headings by name, in their order.
+        lines: the shares.
+        foot: a last line about all of them.
+    """
+
+    def drawn(line: HeatLine, css: str = "") -> Line:
+        title, shares, mean = line
+        return line_of(title, *(_cell(shares.get(name)) for name in columns), _cell(mean), css=css)
+
+    groups = [("", [drawn(line) for line in lines]), ("", [drawn(foot, "foot")])]
+    return cells_table(label, (heading, *columns.values(), "mean"), groups, box="heat-map")
+
+
+def shade(score: float | None) -> int:
+    """Step of color of a share, from 0 to `len(HEAT_BOUNDS)`.
+
+    >>> shade(0.42), shade(0.9), shade(1.0), shade(None)
+    (0, 5, 6, 0)
+    """
+    return sum(score >= bound for bound in HEAT_BOUNDS) if score is not None else 0
+
+
+def _cell(score: float | None) -> Cell:
+    return Cell(DASH if score is None else f"{100 * score:.1f}", css=f"heat heat{shade(score)}")
+
+
+def columns_of(pairs: Sequence[Nearest]) -> tuple[list[str], list[str]]:
+    """Columns in which some pair does not agree, and those in which every pair does."""
+    names = dict.fromkeys(name for pair in pairs for row in (pair.private, pair.reconstructed) for name in row)
+    same = [name for name in names if all(pair.agrees(name) for pair in pairs)]
+    return [name for name in names if name not in same], same
+
+
+def pairs_table(label: str, heading: str, pairs: Sequence[Nearest], columns: Sequence[str]) -> Table:
+    """Draw each pair in two lines; numbers show their difference, categories whether they agree."""
+    groups = []
+    for pair in pairs:
+        real = (Cell(value_words(pair.private.get(name)) or DASH, css="long") for name in columns)
+        made = (Cell(_made(pair, name), css="long") for name in columns)
+        first = Line((Cell(words("pair", pair.class_name)), *real, Cell("")), "true")
+        groups.append(Lines((first, Line((Cell("made up"), *made, Cell(distance(pair.distance)))))))
+    return Table(label, (heading, *columns, "distance"), tuple(groups), box="rows")
+
+
+def value_words(value: Any) -> str | None:
+    """A value as text; None where it is missing or no finite number.
+
+    >>> value_words(20.5), value_words(-3), value_words("A"), value_words(float("nan"))
+    ('20.5', '−3', 'A', None)
+    """
+    if is_missing(value):
+        return None
+    return f"{value:.6g}".replace("-", "−") if isinstance(value, int | float) else str(value)
+
+
+def _made(pair: Nearest, column: str) -> str:
+    real, made, agrees = pair.private.get(column), pair.reconstructed.get(column), pair.agrees(column)
+    if (said := value_words(made)) is None:
+        return DASH
+    if agrees is None:
+        return words("value", "unknown", 0, "?", "not comparable", said, "")
+    if agrees:
+        return words("value", "hit", 2, "✓", "equal", said, "")
+    if isinstance(real, int | float) and isinstance(made, int | float):
+        return words("value", "unknown", 1, "", "", said, f"{made - real:+.3g}".replace("-", "−"))
+    return words("value", "miss", 2, "✗", "another category", said, "")

@@ -76,7 +76,7 @@ def means_table(rows: Iterable[Row], unit: str, title: Callable[[Any], str]) -> 
     columns: list[Column[Sequence[Row]]] = [
         Column("Attack", lambda same: title(same[0])),
         Column("Has to know", _knowledge, css="words"),
-        Column("Departs from procedure", _deeds, optional=True, css="words"),
+        Column("Departs from procedure", lambda same: facts_of(same, "does", DOES) or DASH, optional=True, css="words"),
         Column(f"Time for one {unit}", lambda same: duration(estimate(row.seconds for row in same))),
         Column("Processor time", lambda same: duration(estimate(row.cpu_seconds for row in same)), optional=True),
         Column("Memory", lambda same: memory_words(most_memory(same)), optional=True),
@@ -100,10 +100,10 @@ def memory_words(size: float) -> str:
     return f"{size / 1e9:.1f} GB"
 
 
-def roles(rows: Iterable[Row], names: Mapping[Any, str] = WHO) -> str:
+def roles(rows: Iterable[Row]) -> str:
     """Return who could carry out the attacks, as a phrase; empty of files of earlier versions."""
     who = dict.fromkeys(row.threat.who for row in rows if row.threat and row.threat.who != "nobody")
-    return "; ".join(names[one] for one in who)
+    return "; ".join(WHO[one] for one in who)
 
 
 def facts_of(rows: Iterable[Row], field: str, names: Mapping[Any, str]) -> str:
@@ -143,8 +143,3 @@ def _knowledge(same: Sequence[Row]) -> str:
     known = [KNOWS[one] for one in threat.knows if one != "property_sample"]
     known += [f"{counts or 'some'} {KNOWS['property_sample']}"] if samples or "property_sample" in threat.knows else []
     return "; ".join(known) or "nothing else"
-
-
-def _deeds(same: Sequence[Row]) -> str:
-    threat = same[0].threat
-    return "; ".join(DOES[one] for one in threat.does) if threat and threat.does else DASH

@@ -83,16 +83,10 @@ def norms_section(entries: Sequence[NormEntry], first: str = "") -> Section | No
     of_property.sort(key=lambda same: same[0].property_name != first)
     if not of_property:
         return None
-    return Section(
-        "norms",
-        "What gives it away",
-        (
-            fill("sections", "norms"),
-            Legend([("having", "with the property"), ("lacking", "without it")]),
-            *(_of_property(same, several, is_open=index == 0) for index, same in enumerate(of_property)),
-            fill("sections", "distances"),
-        ),
-    )
+    legend = Legend([("having", "with the property"), ("lacking", "without it")])
+    drawn = [_of_property(same, several, is_open=index == 0) for index, same in enumerate(of_property)]
+    blocks = (fill("sections", "norms"), legend, *drawn, fill("sections", "distances"))
+    return Section("norms", "What gives it away", blocks)
 
 
 def density_chart(name: str, edges: Sequence[float], having: Sequence[float], lacking: Sequence[float]) -> str:
@@ -138,11 +132,8 @@ def _of_property(entries: Sequence[NormEntry], several: bool, is_open: bool) -> 
     ]
     table = cells_table("Distances between norms", ("Result", "Norm", *DISTANCES.values(), "Seeds"), [("", lines)])
     note = fill("sections", "drawn", shown.seed)
-    return Details(
-        f"{shown.dataset}: {shown.property_name}" if several else shown.property_name,
-        (Panels(tuple(panels), "densities"), note, table),
-        is_open,
-    )
+    title = f"{shown.dataset}: {shown.property_name}" if several else shown.property_name
+    return Details(title, (Panels(tuple(panels), "densities"), note, table), is_open)
 
 
 def _panel(title: str, same: Sequence[NormEntry], norm: str, seed: int | str | None) -> list[Figure]:

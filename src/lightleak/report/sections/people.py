@@ -2,28 +2,12 @@
 
 from collections.abc import Sequence
 
+from lightleak.core.grouping import by_key
 from lightleak.core.people import Group, People, Rate, Risk
 from lightleak.report.blocks import Block, Cell, Column, Figure, Heading, Legend, Section, Table
 from lightleak.report.budget import BASELINES
-from lightleak.report.charts import (
-    BASELINE_STYLE,
-    SHARES,
-    VALIDATION_STYLE,
-    Series,
-    Style,
-    line_figure,
-    series_style,
-)
-from lightleak.report.format import (
-    DASH,
-    attack_title,
-    count,
-    counted,
-    duration,
-    joined,
-    of_hundred,
-    points,
-)
+from lightleak.report.charts import BASELINE_STYLE, SHARES, VALIDATION_STYLE, Series, Style, line_figure, series_style
+from lightleak.report.format import DASH, attack_title, count, counted, duration, joined, of_hundred, points
 from lightleak.report.intervals import Estimate, difference, proportion
 from lightleak.report.page import figures, fill, folded, table_of
 from lightleak.report.plot.axis import axis
@@ -103,32 +87,19 @@ def people_figure(people: People, guessed: Rate | None = None) -> Figure:
         guessed: people whom a guess recovered (`guess_of`); without it guessed records stand in its place.
     """
     n, points = people.n, people.curve
-    lines = [("people whose record was used so far", VALIDATION_STYLE, [point.seen for point in points])]
+    lines = [("people whose record was used so far", VALIDATION_STYLE, [(one.round, one.seen) for one in points])]
     if people.recovered:
-        both = [point.proven + point.recovered for point in points]
+        both = [(one.round, one.proven + one.recovered) for one in points]
         lines.append(("proven, or recovered without proof", RECOVERED, both))
     if people.has_certificates:
-        lines.append(("proven at least once", PROVEN, [point.proven for point in points]))
-    layers = [
-        Line([(point.round, value / n) for point, value in zip(points, values, strict=True)], "link", style.css)
-        for _, style, values in lines
-    ]
-    bands = [
-        _band([(point.round, some, n) for point, some in zip(points, values, strict=True)], style)
-        for _, style, values in lines[1:]
-    ]
+        lines.append(("proven at least once", PROVEN, [(one.round, one.proven) for one in points]))
+    layers = [Line([(x, some / n) for x, some in values], "link", style.css) for _, style, values in lines]
+    bands = [_band(values, n, style) for _, style, values in lines[1:]]
     guess = guessed or (people.singling_out.baseline if people.singling_out else None)
     rules = [Rule(guess.share, "guess faint", along="y")] if guess else []
     unit = "steps of the training" if people.unit == "step" else "rounds of the training"
-    plot = Plot(
-        f"Share of {n} people over the {unit}",
-        axis([0, *(point.round for point in points)], ends="exact", whole=True, title=unit),
-        SHARES,
-        [*bands, *layers],
-        rules,
-        grid="y",
-        height=250,
-    )
+    x = axis([0, *(point.round for point in points)], ends="exact", whole=True, title=unit)
+    plot = Plot(f"Share of {n} people over the {unit}", x, SHARES, [*bands, *layers], rules, grid="y", height=250)
     entries = [(style, words) for words, style, _ in reversed(lines)]
     named = (
         "people recovered by guessing without an update" if guessed else "guessed records that fit exactly one person"
@@ -137,9 +108,9 @@ def people_figure(people: People, guessed: Rate | None = None) -> Figure:
     return Figure(draw(plot), legend=Legend(entries))
 
 
-def _band(points: Sequence[tuple[float, int, int]], style: Style) -> Line:
-    """The 95% intervals along a curve of (round, people exposed, people)."""
-    ends = [(x, _so_far(some, n).ends) for x, some, n in points]
+def _band(points: Sequence[tuple[float, int]], n: int, style: Style) -> Line:
+    """The 95% intervals along a curve of (round, people exposed) of n people."""
+    ends = [(x, _so_far(some, n).ends) for x, some in points]
     edge = [(x, high) for x, (_, high) in ends] + [(x, low) for x, (low, _) in reversed(ends)]
     return Line([(x, end) for x, end in edge if end is not None], "curve-band", style.css, is_area=True)
 
@@ -187,6 +158,19 @@ def stands_out(group: Group, people: People) -> bool:
     of_group = group.proven + (group.recovered or 0)
     by_chance = float(hypergeom.sf(of_group - 1, people.n, exposed, group.n))
     return by_chance * len(compared_groups(people)) < SIGNIFICANT
+
+
+def worst_words(people: People) -> str:
+    """Return what is said of the most exposed group."""
+    group = worst_group(people)
+    if group is None:
+        why = "the table has no sensitive column of several groups"
+        if people.groups or people.merged_below:
+            why = f"none that this report shows has {FEWEST} people"
+        return f"No group of people was compared: {why}."
+    of_all = people.proven_rate if group.recovered is None else people.exposed
+    n_groups = len(compared_groups(people))
+    return fill("people", "worst", group, n_groups, of_all.share, FEWEST, stands_out(group, people))
 
 
 def estimate_of(rate: Rate | None) -> Estimate | None:
@@ -256,8 +240,8 @@ def _measured(value: Estimate | None) -> Cell:
 def _groups_figures(people: People) -> tuple[Block, ...]:
     """Draw how the share exposed grows in each group of at least `FEWEST` people, the largest of each column."""
     drawn = []
-    for name in dict.fromkeys(group.column for group in people.groups):
-        groups = [group for group in people.groups if group.column == name and group.n >= FEWEST and group.curve]
+    for name, same in by_key(people.groups, lambda group: group.column).items():
+        groups = [group for group in same if group.n >= FEWEST and group.curve]
         if groups and people.proven + people.recovered:
             drawn.append(_group_figure(name, groups[:MOST_GROUPS], people.unit))
     return figures(drawn)
@@ -279,18 +263,18 @@ def _groups_table(people: People) -> tuple[Block, ...]:
     columns: list[Column[Group]] = [
         Column("Group", lambda group: group.category),
         Column("People", lambda group: count(group.n)),
-        Column("Proven, of 100", lambda group: interval_cell(_share(group), of_hundred)),
+        Column("Proven, of 100", _proven),
     ]
     if any(group.recovered for group in people.groups):
-        exposed = Column[Group](
-            "Proven or recovered, of 100", lambda group: interval_cell(estimate_of(group.exposed), of_hundred)
-        )
-        columns.append(exposed)
-    names = dict.fromkeys(group.column for group in people.groups)
-    groups = [(name, [group for group in people.groups if group.column == name]) for name in names]
+        columns.append(Column("Proven or recovered, of 100", _exposed))
+    groups = by_key(people.groups, lambda group: group.column).items()
     n, table = len(people.groups), table_of("People exposed, by group", columns, groups, css="risk stack")
     return folded(f"All {n} groups", table, when=n > MOST_LISTED)
 
 
-def _share(group: Group) -> Estimate:
-    return Estimate(group.proven / group.n, group.n, group.low, group.high)
+def _proven(group: Group) -> Cell:
+    return interval_cell(Estimate(group.proven / group.n, group.n, group.low, group.high), of_hundred)
+
+
+def _exposed(group: Group) -> Cell:
+    return interval_cell(estimate_of(group.exposed), of_hundred)

@@ -166,9 +166,8 @@ def _lines(batch: Batch, columns: Sequence[str], redact: bool) -> Iterable[Lines
         head = fill("rows", "head", number if redact else 0, "recovered", of_row[0][STATUS])
         found = Line((Cell(head), *(Cell(recovered(one), css="long") for one in cells)))
         true = (Cell((one and shown(one, "true")) or DASH, css="long") for one in cells)
-        yield Lines(
-            (found,) if redact else (Line((Cell(fill("rows", "head", number, "true", "")), *true), "true"), found)
-        )
+        truth = Line((Cell(fill("rows", "head", number, "true", "")), *true), "true")
+        yield Lines((found,) if redact else (truth, found))
 
 
 def _entropy(cell: Value) -> float:

@@ -114,22 +114,16 @@ def evidence_section(
         title: name of a row's attack.
         reading: how to read the figures, as HTML.
     """
-    statuses = {aim: _status(aim, rows, found) for aim in AIMS}
+    tested = aims_in(rows)
+    statuses = {aim: f"Tested: {found.get(aim) or 'no result yet'}" if aim in tested else NOT_TESTED for aim in AIMS}
     means = means_table(rows, unit, title)
     blocks: list[Block] = [means, fill("sections", "means", budget(rows).sentence)] if means else []
     blocks.append(_tested_table(statuses))
     if reading:
         blocks.append(Details("How to read the figures, and what they do not show", (reading,)))
     known = _answers(runs, rows) | {"queries": statuses["extraction"]} | {str(aim): statuses[aim] for aim in statuses}
-    known |= answers or {}
-    blocks += _folded_checklist(known)
-    return Section("tested", "By whom, with what means, and what was tested", blocks)
-
-
-def _status(aim: Aim, rows: Sequence[Row], found: Findings) -> str:
-    if aim not in aims_in(rows):
-        return NOT_TESTED
-    return f"Tested: {found.get(aim) or 'no result yet'}"
+    known |= {name: answer for name, answer in (answers or {}).items() if answer}
+    return Section("tested", "By whom, with what means, and what was tested", (*blocks, _checklist(known)))
 
 
 def _tested_table(statuses: Mapping[Aim, str]) -> Table:
@@ -140,8 +134,8 @@ def _tested_table(statuses: Mapping[Aim, str]) -> Table:
     return cells_table("What was tested", head, [("", lines)], css="stack risk")
 
 
-def _folded_checklist(answers: Mapping[str, str]) -> tuple[Block, ...]:
-    lines = [(item, answers.get(item.answer, UNKNOWN) if item.answer else CONTROLLER) for item in checklist()]
+def _checklist(answers: Mapping[str, str]) -> Details:
+    lines = [(item, (answers.get(item.answer) or UNKNOWN) if item.answer else CONTROLLER) for item in checklist()]
     groups = [
         (source, [(Cell(item.asks, (item.section,)), Cell(answer, css="words")) for item, answer in same])
         for source, same in by_key(lines, lambda line: line[0].source).items()
@@ -149,7 +143,7 @@ def _folded_checklist(answers: Mapping[str, str]) -> tuple[Block, ...]:
     table = cells_table("Checklist", ("Question", "Answer of this report"), groups, css="stack risk")
     n_open = sum(answer in (CONTROLLER, UNKNOWN) for _, answer in lines)
     words = fill("sections", "checklist", len(lines), n_open, _link(lines))
-    return (Details(f"Checklist: {len(lines)} questions, {n_open} of them for the controller", (words, table)),)
+    return Details(f"Checklist: {len(lines)} questions, {n_open} of them for the controller", (words, table))
 
 
 def _link(lines: Iterable[tuple[Item, str]]) -> str:
@@ -162,7 +156,7 @@ def _link(lines: Iterable[tuple[Item, str]]) -> str:
 
 
 def _answers(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, str]:
-    """Answers that follow from runs of any kind; what is not known is left out."""
+    """Answers that follow from runs of any kind; empty where it is not known."""
     attacks = [row for row in rows if aims_of(row.attack)]
     defended = [row for row in rows if not row.is_undefended]
     defenses = dict.fromkeys(map(_title, defended))
@@ -171,8 +165,9 @@ def _answers(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, str]:
     versions = dict.fromkeys(
         f"LightLeak {version}" for run in runs if (version := (run.environment.get("packages") or {}).get("lightleak"))
     )
+    who = roles(attacks)
     found = {
-        "who": capital(roles(attacks)),
+        "who": capital(who),
         "sees": capital(seen(attacks)),
         "knows": capital(facts_of(attacks, "knows", KNOWS)),
         "cost": _cost(attacks),
@@ -181,11 +176,10 @@ def _answers(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, str]:
         "budget": budget(rows).sentence,
         "recorded": "; ".join(["Settings, seeds and options at the end of this report", *versions]) if rows else "",
         "open_model": NOT_TESTED if attacks and "model_inversion" not in aims_in(attacks) else "",
-        "worst": _worst(attacks),
+        # What else a release shows is not known here.
+        "worst": f"Tested as {who}, seeing {seen(attacks)}; in no other role" if who else "",
     }
-    if rows:
-        found |= _guarantees(defended) | {"trust": _trust(runs, rows, bool(noisy))}
-    return {name: words for name, words in found.items() if words}
+    return found | _guarantees(defended) | {"trust": _trust(runs, rows, bool(noisy))} if rows else found
 
 
 def _title(row: Row) -> str:
@@ -201,10 +195,8 @@ def _guaranteed(rows: Sequence[Row]) -> list[ClientRow]:
 
 def _guarantees(defended: Sequence[Row]) -> dict[str, str]:
     """What differential privacy guarantees: by each defense an epsilon, whether it counts all steps, and for whom."""
-    known = {
-        _title(row): row
-        for row in sorted(_guaranteed(defended), key=lambda row: row.epsilon is not None)  # which stays
-    }
+    granted = sorted(_guaranteed(defended), key=lambda row: row.epsilon is not None)
+    known = {_title(row): row for row in granted}  # of one title, a row with an epsilon of the training stays
     lacking = [name for name in dict.fromkeys(map(_title, defended)) if name not in known]
     none = f"{listed(lacking)} {'states' if len(lacking) == 1 else 'state'} no guarantee" if lacking else "no defense"
     if not known:
@@ -242,12 +234,6 @@ def _trust(runs: Sequence[Run], rows: Sequence[Row], has_noise: bool) -> str:
         where = "By a party, to its rows or to what it sends: until then only this party has to be trusted"
     averaged = f"whoever averages what {clients} participants send has to be trusted" if clients > 1 else ""
     return joined(where, averaged, "" if _guaranteed(rows) else "no guarantee is claimed", by="; ")
-
-
-def _worst(attacks: Sequence[Row]) -> str:
-    """As whom, and with what in view, a training was attacked; what else a release shows is not known here."""
-    who = roles(attacks)
-    return f"Tested as {who}, seeing {seen(attacks)}; in no other role" if who else ""
 
 
 def _cost(attacks: Sequence[Row]) -> str:

@@ -85,9 +85,9 @@ def _curves_of_log(run: Run) -> list[Panel]:
     curves: dict[str, Curve] = {}
     for name in dict.fromkeys(name for line in run.metrics for name in line):
         if found := LOGGED_ACCURACY.fullmatch(name):  # several updates of one epoch may have been attacked
-            known = {epoch: estimate(values) for epoch, values in _logged(run.metrics, name).items()}
-            curves[attack_title(found["attack"])] = {epoch: value for epoch, value in known.items() if value}
-    curves = {title: curve for title, curve in curves.items() if curve}
+            by_epoch = _logged(run.metrics, name).items()
+            if known := {epoch: value for epoch, values in by_epoch if (value := estimate(values))}:
+                curves[attack_title(found["attack"])] = known
     return [(UpdateRow(attack="", run=run.name, source="training"), curves)] if curves else []
 
 

@@ -5,8 +5,15 @@ from pathlib import Path
 import pytest
 
 from lightleak.report.blocks import Table
-from lightleak.report.kinds.study_accounting import MOST_LISTED, errors, outcomes
-from lightleak.report.kinds.study_settings import MOST_BEST, best_trials, parameter_cell, space_table
+from lightleak.report.kinds.study_tables import (
+    MOST_BEST,
+    MOST_LISTED,
+    best_trials,
+    errors,
+    outcomes,
+    parameter_cell,
+    space_table,
+)
 from lightleak.report.kinds.study_trials import Search, read_search
 from lightleak.report.read import load_run
 

@@ -2,8 +2,8 @@
 
 import re
 
+from lightleak.report.charts import STRETCHES, curve_chart, curve_figure
 from lightleak.report.plot.axis import axis
-from lightleak.report.sections.curves import STRETCHES, curve_chart, curve_figure
 
 
 def points(drawn: str, class_: str) -> list[tuple[float, float]]:

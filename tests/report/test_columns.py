@@ -1,7 +1,7 @@
 """Two marks on a line by name."""
 
 from lightleak.report.blocks import Figure
-from lightleak.report.sections.columns import MOST_DRAWN, gains, pairs_by_name
+from lightleak.report.charts import MOST_DRAWN, gains, pairs_by_name
 
 
 def test_names_stand_by_what_leaks_over_the_reference() -> None:
