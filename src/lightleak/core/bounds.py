@@ -108,6 +108,17 @@ def require_within(limits: Bounds, name: str, value: Any) -> None:
             raise UsageError(f"{name} must be {limits.words()}, got {number}")
 
 
+def require_at_most(name: str, value: int, most: int, what: str) -> None:
+    """Raise `UsageError` if a setting is larger than the number of what there is.
+
+    >>> require_at_most("batch_size", 8, 5, "training rows")
+    Traceback (most recent call last):
+    lightleak.core.errors.UsageError: batch_size must be at most 5 (training rows), got 8
+    """
+    if value > most:
+        raise UsageError(f"{name} must be at most {most} ({what}), got {value}")
+
+
 def _numbers(entries: Collection[Any]) -> Iterator[float]:
     return (entry for entry in entries if isinstance(entry, int | float))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from lightleak.core.bounds import Section, bounded
+from lightleak.core.bounds import Section, bounded, require_at_most
 from lightleak.core.errors import UsageError
 from lightleak.data.column import MissingPolicy
 from lightleak.data.encoder import Encoding
@@ -366,11 +366,9 @@ class AuditConfig(RunConfig):
             )
         for size in self.initial.batch_sizes if self.initial.batches else ():
             self.protocol.local_batch_of(size)
-        updates = self.protocol.updates_of_round
-        if self.rounds and not self.capture.is_whole and self.capture.per_epoch > updates:
-            raise UsageError(
-                f"capture.per_epoch must be at most {updates} (updates of one round), got {self.capture.per_epoch}"
-            )
+        if self.rounds and not self.capture.is_whole:
+            updates = self.protocol.updates_of_round
+            require_at_most("capture.per_epoch", self.capture.per_epoch, updates, "updates of one round")
         if self.capture.at == "clipped":
             raise UsageError("capture.at 'clipped' is about FedSGD gradients; a FedAvg client sends changed weights")
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from lightleak.core.bounds import Section, bounded
+from lightleak.core.bounds import Section, bounded, require_at_most
 from lightleak.core.errors import UsageError, close_match, placed
 from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES, TrainingDefense, UpdateDefense
 from lightleak.protocols.client_training import LocalTraining
@@ -67,11 +67,7 @@ class ProtocolConfig(Section):
                 "protocol takes local_batch_size or local_batches, got both "
                 f"({self.local_batch_size} and {self.local_batches})"
             )
-        if self.clients_per_round is not None and self.clients_per_round > self.clients:
-            raise UsageError(
-                f"protocol.clients_per_round must be at most {self.clients} (protocol.clients), "
-                f"got {self.clients_per_round}"
-            )
+        require_at_most("protocol.clients_per_round", self.clients_of_round, self.clients, "protocol.clients")
         if self.rounds and self.clients_of_round % self.aggregate:
             raise UsageError(
                 f"protocol.aggregate must divide the clients of a round, {self.clients_of_round}; got {self.aggregate}"

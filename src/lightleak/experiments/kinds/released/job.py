@@ -220,10 +220,9 @@ def plan_attacks(config: ReleasedConfig) -> list[AttackPack]:
     Raises:
         UsageError: an attack that cannot be made.
     """
-    packs = [AttackPack(config, seed, label) for seed in config.seeds for label in config.attacks]
-    for pack in packs:
-        attack_named(pack.label, config.attacks[pack.label])
-    return packs
+    for label, options in config.attacks.items():
+        attack_named(label, options)
+    return [AttackPack(config, seed, label) for seed in config.seeds for label in config.attacks]
 
 
 def capture_packs(config: ReleasedConfig, root: Path) -> list[AttackPack]:

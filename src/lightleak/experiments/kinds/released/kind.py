@@ -13,6 +13,7 @@ import torch
 from rich.console import Console
 
 from lightleak.callbacks.capture_store import is_whole
+from lightleak.core.bounds import require_at_most
 from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.core.stored import set_aside
 from lightleak.experiments.engine import Engine
@@ -49,19 +50,15 @@ class ReleasedKind(Kind[ReleasedConfig, None]):
 
     def check(self, config: ReleasedConfig, pass_over: bool = False) -> Checked[ReleasedConfig, None]:
         """See `Kind.check`; every attack of a config is needed."""
-        plan_attacks(config)
+        _check_attacks(config)
         if config.samples.sdmetrics:
             require_sdmetrics()
         check_trainer(config.training.trainer, config.device)
-        _check_attacks(config)
         world = prepare_world(config, config.seeds[0])
         for spec in (world.target, world.evaluation):
             build_network(spec, seed=0)  # refuses options it does not take
-        if config.training.batch_size > len(world.task.private_train):
-            raise UsageError(
-                f"training.batch_size must be at most {len(world.task.private_train)} (private training rows), "
-                f"got {config.training.batch_size}"
-            )
+        rows = len(world.task.private_train)
+        require_at_most("training.batch_size", config.training.batch_size, rows, "private training rows")
         return Checked(config, None)
 
     def stages(

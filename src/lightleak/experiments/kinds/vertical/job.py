@@ -3,7 +3,7 @@
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,13 +31,11 @@ from lightleak.experiments.attack_settings import made_from_label
 from lightleak.experiments.kinds.vertical.config import VerticalConfig
 from lightleak.experiments.kinds.vertical.rows import estimate_row, norm_entries
 from lightleak.experiments.kinds.vertical.world import World, draw_auxiliary, prepare_world
-from lightleak.experiments.pack import Pack
+from lightleak.experiments.pack import Pack, Report
 from lightleak.experiments.took import Took
 from lightleak.experiments.training import one_training
 from lightleak.experiments.unit import file_name, unit_file, write_whole
 from lightleak.targets.split import SplitClassifier, SplitSpec
-
-Report = Callable[[float], None]
 
 
 @dataclass(frozen=True)
@@ -135,7 +133,9 @@ class Job(Pack):
         before = self.world or prepare_world(config, self.wanted, self.seed)
         world = before.defended(defense, derive_seed(self.seed, "defense"))
         world, auxiliary = draw_auxiliary(world, self.wanted, config.auxiliary, self.seed)
-        augmentation, began = self._augmentation(world), time.perf_counter()
+        label, adversary = self.attacks[0]
+        first = attack_named(label, config.attacks[label])
+        augmentation, began = first.training_part(adversary, world.n_classes), time.perf_counter()
         module, captures = self._fit(world, auxiliary, augmentation, device, report, spill)
         seconds = time.perf_counter() - began
         has_property = world.has_property[world.train.ids.argsort()]
@@ -147,12 +147,6 @@ class Job(Pack):
             for capture in captures
         )
         return Trained(world, module, augmentation, observations, truth, seconds)
-
-    def _augmentation(self, world: World) -> TrainingPart:
-        """What the attack does during the training; nothing where attacks only watch."""
-        label, adversary = self.attacks[0]
-        attack = attack_named(label, self.config.attacks[label])
-        return attack.training_part(adversary, world.n_classes)
 
     def _fit(
         self,
