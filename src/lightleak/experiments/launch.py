@@ -97,11 +97,9 @@ def new_trainer(
     Raises:
         UsageError: an argument the Trainer does not have or refuses.
     """
-    chosen = chosen_devices(settings, device)
+    arguments = {**settings, **chosen_devices(settings, device), "enable_model_summary": False, **ours}
     try:
-        return lightning.Trainer(
-            **{**settings, **chosen, "enable_model_summary": False, **ours, "plugins": [environment]}
-        )
+        return lightning.Trainer(**{**arguments, "plugins": [environment]})
     except (ImportError, RuntimeError, TypeError, ValueError, MisconfigurationException) as error:
         raise UsageError(f"training.trainer: {error}") from error
 

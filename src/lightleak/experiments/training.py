@@ -251,11 +251,6 @@ def make_capture(config: AuditConfig, experiment: Experiment, root: Path) -> Gra
     )
 
 
-def rows_of_clients(config: AuditConfig, experiment: Experiment) -> int:
-    """Rows behind an update of one client of the training run; errors as for `prepare_training`."""
-    return client_rows(config, experiment) if config.protocol.is_fedavg else config.training.batch_size
-
-
 def client_defense(config: AuditConfig, experiment: Experiment) -> UpdateDefense | TrainingDefense | None:
     """The defense of fresh clients: DP-SGD with the noise that a target epsilon asks for in the training planned here.
 
@@ -305,15 +300,14 @@ def _resolved(defense: DPSGD, sample_rate: float, steps: int) -> DPSGD:
 
 
 def data_module(config: AuditConfig, experiment: Experiment) -> TableDataModule:
-    """The batches of the training run.
+    """The rows of the training run, in its batches; FedAvg's clients make batches of their own.
 
     Raises:
         DataError: the batch is larger than the rows that are left for training.
     """
-    settings = config.training
-    return TableDataModule(
-        experiment.table, experiment.encoder, settings.batch_size, settings.validation_fraction, seed=config.seed
-    )
+    size = 1 if config.protocol.is_fedavg else config.training.batch_size
+    fraction = config.training.validation_fraction
+    return TableDataModule(experiment.table, experiment.encoder, size, fraction, seed=config.seed)
 
 
 def make_trainer(
@@ -330,15 +324,14 @@ def make_trainer(
     """
     if taken := sorted(set(settings) & set(OURS)):
         raise UsageError(f"training.trainer cannot set {', '.join(taken)}: the audit sets them itself")
-    if environment is not None:
-        return new_trainer(settings, device, environment, **ours)
-    places = places_of(settings, device)
-    if places.world > 1:
+    if environment is None and (places := places_of(settings, device)).world > 1:
         check_started(places)
-        return new_trainer(settings, device, cluster_environment(), **ours)
-    # Lightning else takes the launcher's rank and leaves logging to another process.
-    rank_zero_only.rank = 0  # type: ignore[attr-defined]
-    return new_trainer(settings, device, OneProcess(), **ours)
+        environment = cluster_environment()
+    elif environment is None:
+        environment = OneProcess()
+        # Lightning else takes the launcher's rank and leaves logging to another process.
+        rank_zero_only.rank = 0  # type: ignore[attr-defined]
+    return new_trainer(settings, device, environment, **ours)
 
 
 @contextmanager
@@ -360,14 +353,10 @@ def one_training(
         report: called after every batch with the share of an epoch that it is.
         ours: further arguments of the Trainer, which win.
     """
-    defaults = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    usual = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "max_epochs": epochs}
     counted = LambdaCallback(on_train_batch_end=lambda trainer, *_: report(1.0 / trainer.num_training_batches))
     with quiet_lightning():
-        trainer = make_trainer(
-            settings,
-            device,
-            **{**defaults, "max_epochs": epochs, "callbacks": [*callbacks, counted], **ours},
-        )
+        trainer = make_trainer(settings, device, **{**usual, "callbacks": [*callbacks, counted], **ours})
         with interrupts(trainer):
             yield trainer
 
@@ -427,12 +416,16 @@ def _check_places(config: AuditConfig, places: Places) -> None:
 
 
 def client_rows(config: AuditConfig, experiment: Experiment) -> int:
-    """Rows of each client of the training run; a remainder that not every client could have stays unused.
+    """Rows behind an update of one client of the training run.
+
+    Under FedAvg those that it holds; a remainder that not every client could have stays unused.
 
     Raises:
         UsageError: there are fewer training rows than that takes.
     """
-    n_rows, protocol = len(_table(config, experiment).train_indices), config.protocol
+    if not config.protocol.is_fedavg:
+        return config.training.batch_size
+    n_rows, protocol = len(data_module(config, experiment).train_indices), config.protocol
     share = n_rows // protocol.clients
     wanted = protocol.client_rows or max(share, 1)
     if wanted > share:
@@ -449,7 +442,7 @@ def federated_data(config: AuditConfig, experiment: Experiment) -> FederatedData
     Raises:
         UsageError: see `client_rows`.
     """
-    table, protocol = _table(config, experiment), config.protocol
+    table, protocol = data_module(config, experiment), config.protocol
     size = client_rows(config, experiment)
     order = numpy_generator(config.seed, "clients").permutation(len(table.train_indices))
     return FederatedData(
@@ -478,8 +471,3 @@ def federation(config: AuditConfig, experiment: Experiment) -> FederatedAveragin
         defend=config.defense.point,
         group_size=protocol.aggregate if protocol.aggregate > 1 else None,
     )
-
-
-def _table(config: AuditConfig, experiment: Experiment) -> TableDataModule:
-    fraction = config.training.validation_fraction
-    return TableDataModule(experiment.table, experiment.encoder, 1, fraction, seed=config.seed)

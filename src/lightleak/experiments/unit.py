@@ -48,7 +48,8 @@ class StoredUpdate:
         return self.load(self.path)
 
 
-def _returned(observed: Observed) -> Observed:
+def returned(observed: Observed) -> Observed:
+    """Observe what is in memory."""
     return observed
 
 
@@ -80,7 +81,7 @@ class Unit:
         """Return the unit with its observation loaded, for a machine that may not have its files."""
         if not isinstance(self.observe, StoredUpdate):
             return self
-        return replace(self, observe=partial(_returned, self.observe()))
+        return replace(self, observe=partial(returned, self.observe()))
 
     def make_attack(self, **changed: Any) -> UpdateAttack:
         """Return the attack with its settings, some of them changed."""
