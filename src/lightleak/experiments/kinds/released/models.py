@@ -174,7 +174,8 @@ def train_model(
         network = fit_boosted_trees(rows[0], rows[1], spec.n_classes, seed, spec.options, (held[0], held[1]))
         return network, 1, time.perf_counter() - began
     module = TabularClassifier(spec, settings.optimizer, seed=derive_seed(seed, "weights"))
-    checkpoint, timer = LastCheckpoint(place / "checkpoints"), Timer()  # also of the part before an interruption
+    # The timer also counts the part before an interruption.
+    checkpoint, timer = LastCheckpoint(place / "checkpoints"), Timer()
     callbacks: list[Callback] = [
         SeedEveryEpoch(derive_seed(seed, "epochs")),
         EarlyStopping(

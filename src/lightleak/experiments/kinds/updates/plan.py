@@ -51,12 +51,9 @@ from lightleak.targets.spec import NetworkSpec
 def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> list[Unit]:
     """Every attack on every observation of the run, in a fixed order."""
     client = shared(fresh_clients(config, experiment).observe)
-    defended = (
-        {}
-        if config.defense.is_none
-        else defense_facts(config.defense, folder / TRAINING_FILE, config.protocol.local_epochs)
-    )
-    defended |= release_facts(config.defense, experiment.spec)
+    defended = release_facts(config.defense, experiment.spec)
+    if not config.defense.is_none:
+        defended = defense_facts(config.defense, folder / TRAINING_FILE, config.protocol.local_epochs) | defended
     observed: list[tuple[str, Callable[[], Observed], dict[str, Any]]] = []
     captures = list_captures(root) if (root := folder / "captures").is_dir() else []
     order = numpy_generator(config.seed, "sample").permutation(len(captures)).tolist()
