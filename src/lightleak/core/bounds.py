@@ -2,8 +2,7 @@
 
 >>> from dataclasses import dataclass
 >>> @dataclass(frozen=True)
-... class Training(Section):
-...     section = "training"
+... class Training(Section, section="training"):
 ...     epochs: int = bounded(2, ge=0)
 >>> Training(epochs=-1)
 Traceback (most recent call last):
@@ -132,10 +131,15 @@ class Section:
     """Base of a section of a config: limits of its fields are checked first, then `check`.
 
     Attributes:
-        section: its place in the config, which errors name.
+        section: its place in the config, which errors name; a subclass says it where it is declared.
     """
 
     section: ClassVar[str] = ""
+
+    def __init_subclass__(cls, section: str | None = None) -> None:
+        """Set the place of a section; without one it is that of the base."""
+        if section is not None:
+            cls.section = section
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value that is not allowed."""

@@ -29,7 +29,7 @@ ClientRows = Literal["all", "validation", "held_out"]
 
 
 @dataclass(frozen=True)
-class TableSource(Section):
+class TableSource(Section, section="data"):
     """Which table.
 
     Attributes:
@@ -46,8 +46,6 @@ class TableSource(Section):
         split_seed: seed of the split into training and test rows, where the table has none of its own; left out, the
             root seed.
     """
-
-    section = "data"
 
     name: str | None = None
     table: str | None = None
@@ -117,7 +115,7 @@ class TargetConfig:
 
 
 @dataclass(frozen=True)
-class TrainingConfig(Section):
+class TrainingConfig(Section, section="training"):
     """How the target is trained.
 
     Attributes:
@@ -128,8 +126,6 @@ class TrainingConfig(Section):
         trainer: further arguments of ``lightning.Trainer`` (accelerator, devices, precision, gradient_clip_val, ...).
     """
 
-    section = "training"
-
     epochs: int = bounded(2, ge=0)
     batch_size: int = bounded(32, ge=1)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
@@ -138,7 +134,7 @@ class TrainingConfig(Section):
 
 
 @dataclass(frozen=True)
-class CaptureConfig(Section):
+class CaptureConfig(Section, section="capture"):
     """Which updates of the training run are recorded and attacked.
 
     Attributes:
@@ -155,8 +151,6 @@ class CaptureConfig(Section):
         at: ``raw`` or ``clipped``: at which point the gradient is taken. Where clients defend themselves it is what
             leaves the defense, and ``noised`` may say so.
     """
-
-    section = "capture"
 
     epochs: tuple[int, ...] = bounded((0, 1), ge=0)
     rounds: int | None = bounded(None, ge=1)
@@ -177,7 +171,7 @@ class CaptureConfig(Section):
 
 
 @dataclass(frozen=True)
-class InitialConfig(Section):
+class InitialConfig(Section, section="initial"):
     """Fresh clients against the untrained network: what the papers report.
 
     Attributes:
@@ -191,8 +185,6 @@ class InitialConfig(Section):
             the weights unchanged.
     """
 
-    section = "initial"
-
     batch_sizes: tuple[int, ...] = bounded((8, 32), ge=1)
     batches: int = bounded(6, ge=0)
     rows: ClientRows = "all"
@@ -201,7 +193,7 @@ class InitialConfig(Section):
 
 
 @dataclass(frozen=True)
-class MonitorConfig(Section):
+class MonitorConfig(Section, section="monitor"):
     """The attack that runs during training, so that leakage stands next to the validation metrics.
 
     Attributes:
@@ -209,8 +201,6 @@ class MonitorConfig(Section):
         every: epochs between two looks.
         options: settings of the attack.
     """
-
-    section = "monitor"
 
     attack: str | None = None
     every: int = bounded(1, ge=1)

@@ -20,7 +20,7 @@ NO_DEFENSE = "none"
 
 
 @dataclass(frozen=True)
-class ProtocolConfig(Section):
+class ProtocolConfig(Section, section="protocol"):
     """What a client sends: the gradient of one batch (FedSGD), or what its own training did to the weights (FedAvg).
 
     Everything but the name belongs to FedAvg and keeps its default under FedSGD.
@@ -42,8 +42,6 @@ class ProtocolConfig(Section):
         label_order: where labels are given: how many rows of each class a client has (``counts``), or also which local
             batch takes which (``batches``).
     """
-
-    section = "protocol"
 
     name: Literal["fedsgd", "fedavg"] = "fedsgd"
     local_epochs: int = bounded(1, ge=1)

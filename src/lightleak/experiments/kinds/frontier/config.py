@@ -185,15 +185,13 @@ USUAL_CURVES = (
 
 
 @dataclass(frozen=True)
-class GamesConfig(Section):
+class GamesConfig(Section, section="games"):
     """Guessing games against the releases of DP-SGD, where it is among the defenses.
 
     Attributes:
         sets: sets of candidates, each with a network of its own; 0 plays none.
         trials: releases of each set at each noise multiplier.
     """
-
-    section = "games"
 
     sets: int = bounded(0, ge=0)
     trials: int = bounded(200, ge=1)

@@ -103,8 +103,10 @@ def run_updates(
     origin, units = folder / CAPTURES, _units(config, named, attacked)
 
     def when_open() -> None:
-        _require_same(named, folder)
-        if dropped(folder) is None:
+        gone = dropped(folder)
+        if (_held(origin) if gone is None else set(gone)) - set(named):
+            raise UsageError(f"{folder} holds a run on other updates; choose another folder")
+        if gone is None:
             _keep(named, origin, bool(config.redact))
             _keep_known(units, known or {}, folder, kept_cells(config.redact, config.raw_csv))
 
@@ -120,14 +122,6 @@ def _units(config: AuditConfig, named: Mapping[str, Observed], attacked: Mapping
     return [
         unit for unit in units if unit.facts["batch_index"] in attacked.get(unit.attack, (unit.facts["batch_index"],))
     ]
-
-
-def _require_same(named: Mapping[str, Observed], folder: Path) -> None:
-    """Refuse a folder that holds a run on other updates."""
-    gone = dropped(folder)
-    held = _held(folder / CAPTURES) if gone is None else set(gone)
-    if held - set(named):
-        raise UsageError(f"{folder} holds a run on other updates; choose another folder")
 
 
 def _held(root: Path) -> set[str]:
