@@ -219,23 +219,18 @@ NOT_FEDERATED = (
 
 
 @dataclass(frozen=True)
-class AuditConfig(RunConfig):
-    """A whole audit of one federated training (``kind: updates``).
+class FederatedConfig(RunConfig):
+    """What the configs of all audits of federated training share.
 
     Attributes:
         data: the table.
         target: the network.
         protocol: what a client sends.
-        defense: what it does to that before it leaves.
         training: how it is trained.
-        capture: updates taken from the training run.
         initial: fresh clients against the untrained network.
-        monitor: the attack that runs during training.
         attacks: attack names and the settings to change.
         labels: whether the attacks are given the labels or restore them.
         label_method: how they are restored: one of `LABEL_METHODS`; the protocol's usual one where it is left out.
-        kind: what is audited.
-        title: heading of the report.
         seed: root seed.
         raw_csv: write text cells of ``reconstructions/*.csv`` as they are. Otherwise one that a spreadsheet would take
             for a formula gets an apostrophe in front.
@@ -244,18 +239,48 @@ class AuditConfig(RunConfig):
     data: DataConfig
     target: TargetConfig = field(default_factory=TargetConfig)
     protocol: ProtocolConfig = field(default_factory=ProtocolConfig)
-    defense: DefenseConfig = field(default_factory=DefenseConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
-    capture: CaptureConfig = field(default_factory=CaptureConfig)
     initial: InitialConfig = field(default_factory=InitialConfig)
-    monitor: MonitorConfig = field(default_factory=MonitorConfig)
     attacks: dict[str, dict[str, Any]] = field(default_factory=lambda: {"tableak": {}, "audit_max": {}, "random": {}})
     labels: LabelSetting = "true"
     label_method: LabelMethod | None = None
-    kind: Literal["updates"] = "updates"
-    title: str = "Gradient leakage audit"
     seed: int = 0
     raw_csv: bool = False
+
+    @property
+    def rounds(self) -> int:
+        """Epochs of the training run, or its rounds under FedAvg."""
+        return self.protocol.rounds if self.protocol.is_fedavg else self.training.epochs
+
+    @property
+    def rounds_setting(self) -> str:
+        """Name of the setting that `rounds` reads."""
+        return "protocol.rounds" if self.protocol.is_fedavg else "training.epochs"
+
+    @classmethod
+    def write_out(cls, tree: dict[str, Any]) -> None:
+        """See `RunConfig.write_out`."""
+        super().write_out(tree)
+        write_out_labels(tree, *tree.get("attacks", {}).values())
+
+
+@dataclass(frozen=True)
+class AuditConfig(FederatedConfig):
+    """A whole audit of one federated training (``kind: updates``).
+
+    Attributes:
+        defense: what a client does to what it sends before it leaves.
+        capture: updates taken from the training run.
+        monitor: the attack that runs during training.
+        kind: what is audited.
+        title: heading of the report.
+    """
+
+    defense: DefenseConfig = field(default_factory=DefenseConfig)
+    capture: CaptureConfig = field(default_factory=CaptureConfig)
+    monitor: MonitorConfig = field(default_factory=MonitorConfig)
+    kind: Literal["updates"] = "updates"
+    title: str = "Gradient leakage audit"
 
     def check(self) -> None:
         """Refuse settings that cannot work together."""
@@ -282,16 +307,6 @@ class AuditConfig(RunConfig):
             clips = self.training.trainer.get("gradient_clip_val")
             if self.capture.at == "clipped" and not clips:
                 raise UsageError("capture.at 'clipped' needs training.trainer.gradient_clip_val; nothing clips here")
-
-    @property
-    def rounds(self) -> int:
-        """Epochs of the training run, or its rounds under FedAvg."""
-        return self.protocol.rounds if self.protocol.is_fedavg else self.training.epochs
-
-    @property
-    def rounds_setting(self) -> str:
-        """Name of the setting that `rounds` reads."""
-        return "protocol.rounds" if self.protocol.is_fedavg else "training.epochs"
 
     def _check_coverage(self) -> None:
         capture, fitting = self.capture, "rounds" if self.protocol.is_fedavg else "epoch"
@@ -368,6 +383,5 @@ class AuditConfig(RunConfig):
         if isinstance(tree.get("defense"), str):
             tree["defense"] = {"name": tree["defense"]}
         super().write_out(tree)
-        monitor = tree.get("monitor")
-        of_monitor = monitor.get("options") if isinstance(monitor, dict) else None
-        write_out_labels(tree, of_monitor, *tree.get("attacks", {}).values())
+        if isinstance(monitor := tree.get("monitor"), dict):
+            write_out_labels(monitor.get("options"))

@@ -98,7 +98,7 @@ class ReleasedConfig(RunConfig):
         title: heading of the report.
         keep_captures: keep the released model and the public rows, for ``lightleak attack``.
         redact: leave rows out of files and report, and keep no captures and no networks; ``all`` is the same here.
-        raw_csv: write text cells of ``reconstructions/*.csv`` as they are (see `AuditConfig`).
+        raw_csv: write text cells of ``reconstructions/*.csv`` as they are (see `FederatedConfig`).
     """
 
     data: ReleasedDataConfig

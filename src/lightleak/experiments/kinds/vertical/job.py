@@ -107,13 +107,11 @@ class Job(Pack):
                 self._keep(folder, seen, done.truth)
             if seen.adversary == self.attacks[0][1] and self.seed == config.seeds[0]:
                 self._keep_norms(folder, seen, done.truth, facts)
-            for label, adversary in self.attacks:
-                if adversary != seen.adversary:
-                    continue
+            for label in [label for label, adversary in self.attacks if adversary == seen.adversary]:
                 attack = attack_named(label, config.attacks[label])
                 with Took() as took:
-                    found = attack.run(seen, derive_seed(self.seed, label, str(self.wanted), adversary), device)
-                unit = self._unit(label, adversary, seen.facts.epoch)
+                    found = attack.run(seen, derive_seed(self.seed, label, str(self.wanted), seen.adversary), device)
+                unit = self._unit(label, seen.adversary, seen.facts.epoch)
                 # Rows of one attack differ in its label, or in how it took part in the training.
                 variant = done.augmentation.describe() if label == attack.name else label
                 names = {"label": label, "variant": variant, **took.facts()}
