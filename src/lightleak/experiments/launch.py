@@ -89,6 +89,43 @@ def places_of(settings: Mapping[str, Any], device: str) -> Places:
     return Places(trainer.num_devices, trainer.num_nodes, trainer.strategy)
 
 
+OURS = (
+    "callbacks",
+    "default_root_dir",
+    "enable_checkpointing",
+    "enable_model_summary",
+    "enable_progress_bar",
+    "logger",
+    "max_epochs",
+    "plugins",
+)
+"""Arguments of the Trainer that an audit sets itself."""
+
+
+def make_trainer(
+    settings: Mapping[str, Any], device: str, environment: ClusterEnvironment | None = None, **ours: Any
+) -> lightning.Trainer:
+    """A Trainer with the arguments a config names; ``ours`` are what the audit sets itself.
+
+    On one device it trains by itself, whatever launcher started this process. ``environment`` is known
+    where another program, such as Ray, has started the processes.
+
+    Raises:
+        UsageError: an argument the Trainer does not have, refuses, or that is the audit's own, or processes that were
+            not started.
+    """
+    if taken := sorted(set(settings) & set(OURS)):
+        raise UsageError(f"training.trainer cannot set {', '.join(taken)}: the audit sets them itself")
+    if environment is None and (places := places_of(settings, device)).world > 1:
+        check_started(places)
+        environment = cluster_environment()
+    elif environment is None:
+        environment = OneProcess()
+        # Lightning else takes the launcher's rank and leaves logging to another process.
+        rank_zero_only.rank = 0  # type: ignore[attr-defined]
+    return new_trainer(settings, device, environment, **ours)
+
+
 def new_trainer(
     settings: Mapping[str, Any], device: str, environment: ClusterEnvironment, **ours: Any
 ) -> lightning.Trainer:
@@ -162,10 +199,19 @@ def cluster_environment() -> ClusterEnvironment:
 
 
 @contextmanager
-def joined() -> Iterator[None]:
-    """Within the block this process trains with those that its launcher started; then the process group is left."""
+def joined(folder: Path, patterns: Collection[str]) -> Iterator[None]:
+    """Within the block this process trains with those that its launcher started; then the process group is left.
+
+    Args:
+        folder: what they share.
+        patterns: files in it that each of them sees when the block has ended.
+
+    Raises:
+        UsageError: see `see_each_others_files`.
+    """
     try:
         yield
+        see_each_others_files(folder, patterns)
     finally:
         if torch.distributed.is_initialized():
             with suppress(RuntimeError):  # of a group whose other processes have died

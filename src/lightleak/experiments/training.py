@@ -11,7 +11,6 @@ from typing import Any
 
 import lightning
 from lightning.fabric.plugins import ClusterEnvironment
-from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.callbacks import LambdaCallback, RichProgressBar
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from rich.console import Console
@@ -30,16 +29,7 @@ from lightleak.experiments.attack_settings import label_sharing, shares_labels, 
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.federation_config import defense_of
-from lightleak.experiments.launch import (
-    Places,
-    check_started,
-    cluster_environment,
-    joined,
-    new_trainer,
-    places_of,
-    run_on_devices,
-    see_each_others_files,
-)
+from lightleak.experiments.launch import Places, check_started, joined, make_trainer, places_of, run_on_devices
 from lightleak.experiments.monitor import LeakageMonitor
 from lightleak.experiments.progress import progress_bar, silent
 from lightleak.experiments.unit import write_whole
@@ -48,22 +38,10 @@ from lightleak.protocols.federated_data import FederatedData
 from lightleak.protocols.federation import FederatedAveraging
 from lightleak.targets.checkpoints import LastCheckpoint
 from lightleak.targets.classifier import TabularClassifier
-from lightleak.targets.trainer import OneProcess, interrupts, quiet_lightning
+from lightleak.targets.trainer import interrupts, quiet_lightning
 
 TRAINING_FILE = "training.json"
 """Written when the training is over, with the scores on the test rows."""
-
-OURS = (
-    "callbacks",
-    "default_root_dir",
-    "enable_checkpointing",
-    "enable_model_summary",
-    "enable_progress_bar",
-    "logger",
-    "max_epochs",
-    "plugins",
-)
-"""Arguments of the Trainer that an audit sets itself."""
 
 
 @dataclass(frozen=True)
@@ -135,9 +113,8 @@ def train(
 def _train_together(config: AuditConfig, experiment: Experiment, folder: Path, quiet: bool, *more: Any) -> None:
     """Train as one of several processes."""
     console = silent() if quiet or not detect_ranks().leads else Console()
-    with joined():
+    with joined(folder, (TRAINING_FILE, "captures/*/observation")):
         train_as_one_of(config, experiment, folder, console, *more)
-        see_each_others_files(folder, (TRAINING_FILE, "captures/*/observation"))
 
 
 def train_as_one_of(
@@ -308,30 +285,6 @@ def data_module(config: AuditConfig, experiment: Experiment) -> TableDataModule:
     size = 1 if config.protocol.is_fedavg else config.training.batch_size
     fraction = config.training.validation_fraction
     return TableDataModule(experiment.table, experiment.encoder, size, fraction, seed=config.seed)
-
-
-def make_trainer(
-    settings: Mapping[str, Any], device: str, environment: ClusterEnvironment | None = None, **ours: Any
-) -> lightning.Trainer:
-    """A Trainer with the arguments a config names; ``ours`` are what the audit sets itself.
-
-    On one device it trains by itself, whatever launcher started this process. ``environment`` is known
-    where another program, such as Ray, has started the processes.
-
-    Raises:
-        UsageError: an argument the Trainer does not have, refuses, or that is the audit's own, or processes that were
-            not started.
-    """
-    if taken := sorted(set(settings) & set(OURS)):
-        raise UsageError(f"training.trainer cannot set {', '.join(taken)}: the audit sets them itself")
-    if environment is None and (places := places_of(settings, device)).world > 1:
-        check_started(places)
-        environment = cluster_environment()
-    elif environment is None:
-        environment = OneProcess()
-        # Lightning else takes the launcher's rank and leaves logging to another process.
-        rank_zero_only.rank = 0  # type: ignore[attr-defined]
-    return new_trainer(settings, device, environment, **ours)
 
 
 @contextmanager

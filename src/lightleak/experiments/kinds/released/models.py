@@ -117,6 +117,10 @@ class ModelPack(Pack):
         """See `Pack.shipped`."""
         return replace(self, world=prepare_world(self.config, self.seed))
 
+    def results(self, folder: Path) -> list[Path]:
+        """Return where the scores and the network are in a run folder."""
+        return [unit_file(folder, self.ids[0]), model_folder(folder, self.role, self.seed)]
+
     def run(self, folder: Path, device: torch.device, report: Callable[[float], None]) -> None:
         """Train and keep the model."""
         world = self.world or prepare_world(self.config, self.seed)

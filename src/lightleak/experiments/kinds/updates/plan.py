@@ -27,20 +27,8 @@ from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment, target_name
 from lightleak.experiments.federation_config import defense_of
 from lightleak.experiments.observed import OBSERVATIONS, Observed, named_captures, shared, version_of
-from lightleak.experiments.row_facts import (
-    defense_facts,
-    observed_defense,
-    observed_facts,
-    protocol_facts,
-    release_facts,
-)
-from lightleak.experiments.training import (
-    TRAINING_FILE,
-    check_trainer,
-    client_defense,
-    client_rows,
-    prepare_training,
-)
+from lightleak.experiments.row_facts import capture_facts, defense_facts, protocol_facts, release_facts
+from lightleak.experiments.training import TRAINING_FILE, check_trainer, client_defense, client_rows, prepare_training
 from lightleak.experiments.unit import StoredUpdate, Unit
 from lightleak.protocols.records import load_truth
 from lightleak.protocols.replay import require_replay
@@ -135,17 +123,6 @@ def units_on_captures(
     return units
 
 
-def capture_facts(update: ClientUpdate, index: int) -> dict[str, Any]:
-    """What the results row says of a captured update, number ``index`` of the captures in their order."""
-    return {
-        **observed_facts(update),
-        "batch_index": index,
-        "source": "training",
-        "epoch": update.facts.epoch,
-        "defense": observed_defense(update),
-    }
-
-
 def fresh_clients(config: AuditConfig, experiment: Experiment) -> FreshClients | FreshFedAvgClients:
     """Clients of the audit that are attacked against the untrained network."""
     people, spec, defense = experiment.population, experiment.spec, client_defense(config, experiment)
@@ -217,10 +194,11 @@ def check_served(config: AuditConfig, experiment: Experiment, pass_over: bool = 
     Raises:
         UsageError: what cannot be served, and why.
     """
+    device = resolve_device(config.device)
     if config.rounds > 0:
         check_trainer(config.training.trainer, config.device, runs_beside_others=False)
         prepare_training(config, experiment)
-    fresh, device = fresh_clients(config, experiment), resolve_device(config.device)
+    fresh = fresh_clients(config, experiment)
     firsts = [_first_update(fresh, size) for size in client_sizes(config, experiment)]
     left_out: dict[str, UsageError] = {}
     for name, attack, where in chosen_attacks(config):

@@ -33,15 +33,7 @@ from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment, target_name
 from lightleak.experiments.federation_config import ProtocolConfig, defense_of
 from lightleak.experiments.kinds.updates.plan import client_sizes, plan_units
-from lightleak.experiments.probe import (
-    Probed,
-    RunPlan,
-    TrainingCost,
-    bytes_words,
-    estimate,
-    probe_training,
-    seconds_words,
-)
+from lightleak.experiments.probe import Probed, RunPlan, bytes_words, estimate, probe_training, seconds_words
 from lightleak.experiments.training import client_rows, data_module, places_of_training
 from lightleak.experiments.unit import Unit, kept_cells
 from lightleak.targets.functional import drops_units, without_dropout
@@ -95,8 +87,11 @@ def _probe(
     cost = probe_training(config, experiment, places_of_training(config).world)
     before = config.rounds * cost.epoch + sum(sum(one.durations) for one in watched)
     epochs = f"{config.rounds} {'rounds' if config.protocol.is_fedavg else 'epochs'}"
-    line = ("training", training_words(epochs, cost, before, bool(watched)))
-    return Probed([attacks], before, [line], watched)
+    batches = "" if cost.batches == 1 else f" of {cost.batches} batches"
+    memory = "" if cost.memory is None else f"; {bytes_words(cost.memory)} of memory"
+    extra = ", with the monitor's attacks" if watched else ""
+    words = f"{epochs}{batches}, {seconds_words(cost.epoch)} each{extra}: {seconds_words(before)}{memory}"
+    return Probed([attacks], before, [("training", words)], watched)
 
 
 def captured_units(config: AuditConfig, experiment: Experiment) -> list[Unit]:
@@ -149,14 +144,6 @@ def stored_bytes(unit: Unit) -> int:
     with TemporaryDirectory() as folder:
         save_capture(folder, *unit.observe())
         return sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
-
-
-def training_words(epochs: str, cost: TrainingCost, total: float, monitored: bool) -> str:
-    """What the training takes."""
-    batches = "" if cost.batches == 1 else f" of {cost.batches} batches"
-    memory = "" if cost.memory is None else f"; {bytes_words(cost.memory)} of memory"
-    extra = ", with the monitor's attacks" if monitored else ""
-    return f"{epochs}{batches}, {seconds_words(cost.epoch)} each{extra}: {seconds_words(total)}{memory}"
 
 
 WORDS = {

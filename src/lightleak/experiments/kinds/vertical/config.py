@@ -33,7 +33,6 @@ class VerticalDataConfig(TableSource):
 
     encoding: Literal["standardized", "onehot", "minmax", "quantile", "bits"] = "onehot"
     test_fraction: float = bounded(0.2, gt=0, lt=1)
-    split_seed: int | None = None
     fraction: float | None = bounded(None, gt=0, lt=1)
     rows: int | None = None
 
