@@ -29,8 +29,9 @@ from lightleak.data.prepared import PreparedTable
 from lightleak.data.schema import TableSchema
 from lightleak.data.user_table import load_table
 from lightleak.experiments.config import AuditConfig
-from lightleak.experiments.kinds.updates.kind import check_units, stored_units
+from lightleak.experiments.kinds.updates.kind import check_units
 from lightleak.experiments.kinds.updates.memory import run_updates, updates_config
+from lightleak.experiments.kinds.updates.plan import stored_units
 from lightleak.experiments.leakage_callback import LeakageCallback
 from lightleak.experiments.load import KINDS, kind_of
 from lightleak.experiments.load import load_config as load_audit

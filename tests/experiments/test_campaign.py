@@ -19,8 +19,7 @@ from lightleak.experiments.campaign import PackError, finished_rows, plan_packs,
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.engine import LocalEngine
 from lightleak.experiments.experiment import prepare_experiment
-from lightleak.experiments.kinds.updates.kind import stored_units
-from lightleak.experiments.kinds.updates.plan import plan_units
+from lightleak.experiments.kinds.updates.plan import plan_units, stored_units
 from lightleak.experiments.pack import Pack
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.took import TOOK

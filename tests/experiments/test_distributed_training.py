@@ -29,7 +29,7 @@ from lightleak.experiments import launch, training
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.took import TOOK
-from lightleak.experiments.training import make_trainer, prepare_training, train, trains_together
+from lightleak.experiments.training import prepare_training, train, trains_together
 from lightleak.protocols.fedsgd import require_replay
 from lightleak.targets.classifier import TabularClassifier
 
@@ -201,7 +201,7 @@ def test_what_is_logged_is_of_all_rows_whichever_process_saw_them(whole: Path, c
     assert told["epochs"] == EPOCHS
     prepared = prepare_training(config, prepare_experiment(config))
     model = TabularClassifier.load_from_checkpoint(whole / "run" / "checkpoints" / "last.ckpt", weights_only=True)
-    trainer = make_trainer({}, "cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
+    trainer = launch.make_trainer({}, "cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
     loaders = {"test": prepared.data.test_dataloader(), "val": prepared.data.val_dataloader()}
     last = metrics[metrics["epoch"] == EPOCHS - 1]
     for stage, loader in loaders.items():
@@ -310,7 +310,7 @@ def test_processes_that_were_not_started_are_refused_by_each(
 )
 def test_a_training_that_cannot_be_started_is_refused(config: AuditConfig, settings: dict, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        make_trainer(settings, "cpu", logger=False, enable_checkpointing=False)
+        launch.make_trainer(settings, "cpu", logger=False, enable_checkpointing=False)
 
 
 @pytest.mark.usefixtures("trainer_rank")
@@ -420,10 +420,10 @@ def test_who_trains_follows_from_the_config_alone(tiny: Any, monkeypatch: pytest
     assert not trains_together(tiny(training__trainer={"strategy": "ddp"}))
     assert trains_together(tiny(training__trainer={"devices": 2, "num_nodes": 2}))
     assert not trains_together(tiny(training__trainer={"devices": 2}, training__epochs=0))
-    trainer = make_trainer({"devices": 2, "num_nodes": 2}, "cpu", logger=False, enable_checkpointing=False)
+    trainer = launch.make_trainer({"devices": 2, "num_nodes": 2}, "cpu", logger=False, enable_checkpointing=False)
     assert (trainer.world_size, trainer.global_rank, trainer.strategy.launcher.procs) == (4, rank, [])
     assert launch.rank_zero_only.rank == rank  # type: ignore[attr-defined]
-    make_trainer({}, "cpu", logger=False, enable_checkpointing=False)
+    launch.make_trainer({}, "cpu", logger=False, enable_checkpointing=False)
     assert launch.rank_zero_only.rank == 0  # type: ignore[attr-defined]
 
 

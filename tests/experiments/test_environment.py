@@ -8,7 +8,6 @@ import pytest
 import torch
 from packaging.requirements import Requirement
 
-from lightleak.experiments import environment as module
 from lightleak.experiments import installed
 from lightleak.experiments.environment import (
     SHOWN_VARIABLES,
@@ -54,7 +53,7 @@ def test_environment_names_versions_machine_and_command(tmp_path: Path) -> None:
 def test_a_later_session_is_added_and_the_first_facts_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_environment(tmp_path, CPU, ["first"])
     before = written(tmp_path)
-    monkeypatch.setattr(module, "installed_version", lambda name: "99.0")
+    monkeypatch.setattr(installed, "installed_version", lambda name: "99.0")
     write_environment(tmp_path, CPU, ["second"])
     after = written(tmp_path)
     assert after["sessions"][:1] == before["sessions"] and len(after["sessions"]) == 2

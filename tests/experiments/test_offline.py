@@ -21,7 +21,7 @@ from lightleak.core.seeds import derive_seed
 from lightleak.experiments import campaign, run
 from lightleak.experiments.clients import FreshClients
 from lightleak.experiments.experiment import prepare_experiment
-from lightleak.experiments.kinds.updates.kind import stored_units
+from lightleak.experiments.kinds.updates.plan import stored_units
 from lightleak.experiments.observed import find_captures
 from lightleak.experiments.run import attack_captures, resumed_config, run_audit
 from lightleak.protocols.records import RecordedBatch

@@ -2,8 +2,7 @@
 
 >>> from dataclasses import dataclass
 >>> @dataclass(frozen=True)
-... class Training(Section):
-...     section = "training"
+... class Training(Section, section="training"):
 ...     epochs: int = bounded(2, ge=0)
 >>> Training(epochs=-1)
 Traceback (most recent call last):
@@ -108,6 +107,17 @@ def require_within(limits: Bounds, name: str, value: Any) -> None:
             raise UsageError(f"{name} must be {limits.words()}, got {number}")
 
 
+def require_at_most(name: str, value: int, most: int, what: str) -> None:
+    """Raise `UsageError` if a setting is larger than the number of what there is.
+
+    >>> require_at_most("batch_size", 8, 5, "training rows")
+    Traceback (most recent call last):
+    lightleak.core.errors.UsageError: batch_size must be at most 5 (training rows), got 8
+    """
+    if value > most:
+        raise UsageError(f"{name} must be at most {most} ({what}), got {value}")
+
+
 def _numbers(entries: Collection[Any]) -> Iterator[float]:
     return (entry for entry in entries if isinstance(entry, int | float))
 
@@ -121,10 +131,15 @@ class Section:
     """Base of a section of a config: limits of its fields are checked first, then `check`.
 
     Attributes:
-        section: its place in the config, which errors name.
+        section: its place in the config, which errors name; a subclass says it where it is declared.
     """
 
     section: ClassVar[str] = ""
+
+    def __init_subclass__(cls, section: str | None = None) -> None:
+        """Set the place of a section; without one it is that of the base."""
+        if section is not None:
+            cls.section = section
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value that is not allowed."""

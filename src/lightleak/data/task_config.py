@@ -10,7 +10,7 @@ Importance = Literal["impurity", "permutation"]
 
 
 @dataclass(frozen=True)
-class TaskConfig(Section):
+class TaskConfig(Section, section="task"):
     """How a table becomes a task.
 
     Attributes:
@@ -37,8 +37,6 @@ class TaskConfig(Section):
     Traceback (most recent call last):
     lightleak.core.errors.UsageError: task.private_classes must be at least 2, got 1
     """
-
-    section = "task"
 
     private_classes: int = bounded(20, ge=2)
     features: int = bounded(50, ge=1)

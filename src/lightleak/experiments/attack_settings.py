@@ -99,12 +99,12 @@ def label_setting(config: AuditConfig, options: Mapping[str, Any], update: Clien
 
 def shares_labels(config: AuditConfig) -> bool:
     """Whether updates carry their labels: only where an attack, or the monitor, is given the true ones."""
-    return any(attack.options().get("labels") == "true" for attack in _all_attacks(config))
+    return any(attack.options().get("labels") == "true" for _, attack, _ in chosen_attacks(config))
 
 
 def label_sharing(config: AuditConfig) -> ShareLabels:
     """What FedAvg updates say of their labels: the most that an attack, or the monitor, is given."""
-    given = [attack for attack in _all_attacks(config) if attack.options().get("labels") == "true"]
+    given = [attack for _, attack, _ in chosen_attacks(config) if attack.options().get("labels") == "true"]
     if not given:
         return "none"
     stages = [(attack.options(), attack.label_stage("delta")) for attack in given]
@@ -114,14 +114,22 @@ def label_sharing(config: AuditConfig) -> ShareLabels:
 
 def shares_statistics(config: AuditConfig) -> bool:
     """Whether updates carry their BatchNorm statistics: only where an attack, or the monitor, is to know them."""
-    return any(attack.threat_model.batch_statistics for attack in _all_attacks(config))
+    return any(attack.threat_model.batch_statistics for _, attack, _ in chosen_attacks(config))
 
 
-def _all_attacks(config: AuditConfig) -> list[UpdateAttack]:
+OF_MONITOR = "monitor.options"
+"""Place of the monitor's settings in a config."""
+
+
+def chosen_attacks(config: AuditConfig) -> list[tuple[str, UpdateAttack, str]]:
+    """Return the name of every attack and of the monitor's, the attack, and the place of its settings in the config."""
     chosen = [(name, options, f"attacks.{name}") for name, options in config.attacks.items()]
     if config.monitor.attack is not None:
-        chosen.append((config.monitor.attack, config.monitor.options, "monitor.options"))
-    return [make_attack(name, with_label_setting(config, name, options), where) for name, options, where in chosen]
+        chosen.append((config.monitor.attack, config.monitor.options, OF_MONITOR))
+    return [
+        (name, make_attack(name, with_label_setting(config, name, options), where), where)
+        for name, options, where in chosen
+    ]
 
 
 T = TypeVar("T")

@@ -110,8 +110,7 @@ class FreshClients:
             for _ in range(self.releases):
                 shared = {"share_labels": self.share_labels, "share_statistics": self.share_statistics}
                 update, truth = people.gradient(network, self.spec, rows, **shared)
-                if self.defense is not None:
-                    update = _defended(self.defense, network, update, truth, draws)
+                update = self._defended(network, update, truth, draws)
                 sent.append(update)
                 truths.append(truth)
                 with torch.no_grad():
@@ -119,23 +118,19 @@ class FreshClients:
                         parameter.sub_(update.update[name], alpha=self.server_rate)
         return ClientUpdate.of_releases(sent), truths[0]
 
-
-def _defended(
-    defense: UpdateDefense | TrainingDefense,
-    network: nn.Module,
-    update: ClientUpdate,
-    truth: GroundTruth,
-    draws: torch.Generator,
-) -> ClientUpdate:
-    """The update as it leaves a client with this defense."""
-    if isinstance(defense, TrainingDefense):
-        gradient = defense.client_gradient(
-            network, update.parameters, update.buffers, truth.inputs, truth.labels, draws
-        )
-    else:
-        gradient = defense.apply(update.update, draws)
-    facts = replace(update.facts, defense=defense.describe())
-    return replace(update, update=gradient, state="noised", facts=facts)
+    def _defended(
+        self, network: nn.Module, update: ClientUpdate, truth: GroundTruth, draws: torch.Generator
+    ) -> ClientUpdate:
+        """The update as it leaves a client."""
+        defense, held = self.defense, (update.parameters, update.buffers, truth.inputs, truth.labels)
+        if defense is None:
+            return update
+        if isinstance(defense, TrainingDefense):
+            gradient = defense.client_gradient(network, *held, draws)
+        else:
+            gradient = defense.apply(update.update, draws)
+        facts = replace(update.facts, defense=defense.describe())
+        return replace(update, update=gradient, state="noised", facts=facts)
 
 
 @dataclass(frozen=True)

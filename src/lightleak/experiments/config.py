@@ -8,18 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from lightleak.core.bounds import Section, bounded
+from lightleak.core.bounds import Section, bounded, require_at_most
 from lightleak.core.errors import UsageError
 from lightleak.data.column import MissingPolicy
 from lightleak.data.encoder import Encoding
 from lightleak.defenses.horizontal import TrainingDefense
-from lightleak.experiments.federation_config import (
-    LABEL_METHODS,
-    DefenseConfig,
-    LabelMethod,
-    ProtocolConfig,
-    defense_of,
-)
+from lightleak.experiments.federation_config import DefenseConfig, LabelMethod, ProtocolConfig, defense_of
 from lightleak.experiments.settings import RunConfig, write_out_labels
 from lightleak.targets.optimizers import OptimizerConfig
 
@@ -29,7 +23,7 @@ ClientRows = Literal["all", "validation", "held_out"]
 
 
 @dataclass(frozen=True)
-class TableSource(Section):
+class TableSource(Section, section="data"):
     """Which table.
 
     Attributes:
@@ -46,8 +40,6 @@ class TableSource(Section):
         split_seed: seed of the split into training and test rows, where the table has none of its own; left out, the
             root seed.
     """
-
-    section = "data"
 
     name: str | None = None
     table: str | None = None
@@ -117,7 +109,7 @@ class TargetConfig:
 
 
 @dataclass(frozen=True)
-class TrainingConfig(Section):
+class TrainingConfig(Section, section="training"):
     """How the target is trained.
 
     Attributes:
@@ -128,8 +120,6 @@ class TrainingConfig(Section):
         trainer: further arguments of ``lightning.Trainer`` (accelerator, devices, precision, gradient_clip_val, ...).
     """
 
-    section = "training"
-
     epochs: int = bounded(2, ge=0)
     batch_size: int = bounded(32, ge=1)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
@@ -138,7 +128,7 @@ class TrainingConfig(Section):
 
 
 @dataclass(frozen=True)
-class CaptureConfig(Section):
+class CaptureConfig(Section, section="capture"):
     """Which updates of the training run are recorded and attacked.
 
     Attributes:
@@ -155,8 +145,6 @@ class CaptureConfig(Section):
         at: ``raw`` or ``clipped``: at which point the gradient is taken. Where clients defend themselves it is what
             leaves the defense, and ``noised`` may say so.
     """
-
-    section = "capture"
 
     epochs: tuple[int, ...] = bounded((0, 1), ge=0)
     rounds: int | None = bounded(None, ge=1)
@@ -177,7 +165,7 @@ class CaptureConfig(Section):
 
 
 @dataclass(frozen=True)
-class InitialConfig(Section):
+class InitialConfig(Section, section="initial"):
     """Fresh clients against the untrained network: what the papers report.
 
     Attributes:
@@ -191,8 +179,6 @@ class InitialConfig(Section):
             the weights unchanged.
     """
 
-    section = "initial"
-
     batch_sizes: tuple[int, ...] = bounded((8, 32), ge=1)
     batches: int = bounded(6, ge=0)
     rows: ClientRows = "all"
@@ -201,7 +187,7 @@ class InitialConfig(Section):
 
 
 @dataclass(frozen=True)
-class MonitorConfig(Section):
+class MonitorConfig(Section, section="monitor"):
     """The attack that runs during training, so that leakage stands next to the validation metrics.
 
     Attributes:
@@ -209,8 +195,6 @@ class MonitorConfig(Section):
         every: epochs between two looks.
         options: settings of the attack.
     """
-
-    section = "monitor"
 
     attack: str | None = None
     every: int = bounded(1, ge=1)
@@ -229,23 +213,18 @@ NOT_FEDERATED = (
 
 
 @dataclass(frozen=True)
-class AuditConfig(RunConfig):
-    """A whole audit of one federated training (``kind: updates``).
+class FederatedConfig(RunConfig):
+    """What the configs of all audits of federated training share.
 
     Attributes:
         data: the table.
         target: the network.
         protocol: what a client sends.
-        defense: what it does to that before it leaves.
         training: how it is trained.
-        capture: updates taken from the training run.
         initial: fresh clients against the untrained network.
-        monitor: the attack that runs during training.
         attacks: attack names and the settings to change.
         labels: whether the attacks are given the labels or restore them.
         label_method: how they are restored: one of `LABEL_METHODS`; the protocol's usual one where it is left out.
-        kind: what is audited.
-        title: heading of the report.
         seed: root seed.
         raw_csv: write text cells of ``reconstructions/*.csv`` as they are. Otherwise one that a spreadsheet would take
             for a formula gets an apostrophe in front.
@@ -254,18 +233,48 @@ class AuditConfig(RunConfig):
     data: DataConfig
     target: TargetConfig = field(default_factory=TargetConfig)
     protocol: ProtocolConfig = field(default_factory=ProtocolConfig)
-    defense: DefenseConfig = field(default_factory=DefenseConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
-    capture: CaptureConfig = field(default_factory=CaptureConfig)
     initial: InitialConfig = field(default_factory=InitialConfig)
-    monitor: MonitorConfig = field(default_factory=MonitorConfig)
     attacks: dict[str, dict[str, Any]] = field(default_factory=lambda: {"tableak": {}, "audit_max": {}, "random": {}})
     labels: LabelSetting = "true"
     label_method: LabelMethod | None = None
-    kind: Literal["updates"] = "updates"
-    title: str = "Gradient leakage audit"
     seed: int = 0
     raw_csv: bool = False
+
+    @property
+    def rounds(self) -> int:
+        """Epochs of the training run, or its rounds under FedAvg."""
+        return self.protocol.rounds if self.protocol.is_fedavg else self.training.epochs
+
+    @property
+    def rounds_setting(self) -> str:
+        """Name of the setting that `rounds` reads."""
+        return "protocol.rounds" if self.protocol.is_fedavg else "training.epochs"
+
+    @classmethod
+    def write_out(cls, tree: dict[str, Any]) -> None:
+        """See `RunConfig.write_out`."""
+        super().write_out(tree)
+        write_out_labels(tree, *tree.get("attacks", {}).values())
+
+
+@dataclass(frozen=True)
+class AuditConfig(FederatedConfig):
+    """A whole audit of one federated training (``kind: updates``).
+
+    Attributes:
+        defense: what a client does to what it sends before it leaves.
+        capture: updates taken from the training run.
+        monitor: the attack that runs during training.
+        kind: what is audited.
+        title: heading of the report.
+    """
+
+    defense: DefenseConfig = field(default_factory=DefenseConfig)
+    capture: CaptureConfig = field(default_factory=CaptureConfig)
+    monitor: MonitorConfig = field(default_factory=MonitorConfig)
+    kind: Literal["updates"] = "updates"
+    title: str = "Gradient leakage audit"
 
     def check(self) -> None:
         """Refuse settings that cannot work together."""
@@ -274,7 +283,7 @@ class AuditConfig(RunConfig):
         if not (self.rounds and self.capture.epochs) and not (self.initial.batches and self.initial.batch_sizes):
             without = "capture.epochs names no epoch" if self.rounds else f"{self.rounds_setting} is 0"
             raise UsageError(f"nothing to attack: {without}, and initial names no batches")
-        allowed = LABEL_METHODS[self.protocol.name]
+        allowed = self.protocol.label_methods
         if self.label_method is not None and self.label_method not in allowed:
             raise UsageError(
                 f"label_method must be one of {', '.join(allowed)} under {self.protocol.name}, got {self.label_method}"
@@ -292,16 +301,6 @@ class AuditConfig(RunConfig):
             clips = self.training.trainer.get("gradient_clip_val")
             if self.capture.at == "clipped" and not clips:
                 raise UsageError("capture.at 'clipped' needs training.trainer.gradient_clip_val; nothing clips here")
-
-    @property
-    def rounds(self) -> int:
-        """Epochs of the training run, or its rounds under FedAvg."""
-        return self.protocol.rounds if self.protocol.is_fedavg else self.training.epochs
-
-    @property
-    def rounds_setting(self) -> str:
-        """Name of the setting that `rounds` reads."""
-        return "protocol.rounds" if self.protocol.is_fedavg else "training.epochs"
 
     def _check_coverage(self) -> None:
         capture, fitting = self.capture, "rounds" if self.protocol.is_fedavg else "epoch"
@@ -366,11 +365,9 @@ class AuditConfig(RunConfig):
             )
         for size in self.initial.batch_sizes if self.initial.batches else ():
             self.protocol.local_batch_of(size)
-        updates = self.protocol.updates_of_round
-        if self.rounds and not self.capture.is_whole and self.capture.per_epoch > updates:
-            raise UsageError(
-                f"capture.per_epoch must be at most {updates} (updates of one round), got {self.capture.per_epoch}"
-            )
+        if self.rounds and not self.capture.is_whole:
+            updates = self.protocol.updates_of_round
+            require_at_most("capture.per_epoch", self.capture.per_epoch, updates, "updates of one round")
         if self.capture.at == "clipped":
             raise UsageError("capture.at 'clipped' is about FedSGD gradients; a FedAvg client sends changed weights")
 
@@ -380,6 +377,5 @@ class AuditConfig(RunConfig):
         if isinstance(tree.get("defense"), str):
             tree["defense"] = {"name": tree["defense"]}
         super().write_out(tree)
-        monitor = tree.get("monitor")
-        of_monitor = monitor.get("options") if isinstance(monitor, dict) else None
-        write_out_labels(tree, of_monitor, *tree.get("attacks", {}).values())
+        if isinstance(monitor := tree.get("monitor"), dict):
+            write_out_labels(monitor.get("options"))

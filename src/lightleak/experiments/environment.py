@@ -19,23 +19,8 @@ import numpy as np
 import torch
 
 from lightleak.core.ranks import detect_ranks
-from lightleak.experiments.installed import (
-    FOR_DEVELOPERS,
-    PROJECT,
-    checkout,
-    declared_requirements,
-    installed_extras,
-    installed_version,
-)
-from lightleak.experiments.machine import (
-    core_quota,
-    cpu_name,
-    launcher,
-    memory_limit,
-    nvidia_driver,
-    total_memory,
-    usable_cores,
-)
+from lightleak.experiments.installed import checkout, declared_requirements, installed_extras, installed_versions
+from lightleak.experiments.machine import cores_and_memory, cpu_name, launcher, nvidia_driver
 from lightleak.experiments.unit import write_whole
 
 SCHEMA_VERSION = 1
@@ -108,27 +93,18 @@ def describe_environment(
 ) -> dict[str, Any]:
     """The facts of ``environment.json``, but for its sessions."""
     groups = declared_requirements()
-    packages = dict.fromkeys([PROJECT, *(need.name for extra in groups for need in groups[extra] if not extra)])
-    optional = {need.name for extra in groups for need in groups[extra] if extra not in ("", FOR_DEVELOPERS)}
-    versions = {name: installed_version(name) for name in packages}
-    versions |= {name: found for name in sorted(optional) if (found := installed_version(name))}
-    devices = describe_devices(with_cuda=device.type == "cuda")
     return {
         "schema_version": SCHEMA_VERSION,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": [without_secrets(word) for word in command],
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
-        "cores": os.cpu_count(),
-        "usable_cores": usable_cores(),
-        "core_quota": core_quota(),
-        "memory_bytes": total_memory(),
-        "memory_limit_bytes": memory_limit(),
+        **cores_and_memory(),
         "device": str(device) if device.type == "cpu" else torch.cuda.get_device_name(device),
-        "devices": devices,
+        "devices": describe_devices(with_cuda=device.type == "cuda"),
         "threads": torch.get_num_threads(),
         "torch": describe_torch(),
-        "packages": versions,
+        "packages": installed_versions(groups),
         "extras": installed_extras(groups),
         "ranks": describe_ranks(variables),
         "project": project_state(),
@@ -177,8 +153,7 @@ def describe_devices(with_cuda: bool) -> dict[str, dict[str, Any]]:
 
     Asking starts CUDA in this process, which takes a second and some memory of the device.
     """
-    cpu: dict[str, Any] = {"name": cpu_name(), "capability": torch.backends.cpu.get_cpu_capability()}
-    found = {"cpu": cpu}
+    found: dict[str, Any] = {"cpu": {"name": cpu_name(), "capability": torch.backends.cpu.get_cpu_capability()}}
     if with_cuda and torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):
             facts = torch.cuda.get_device_properties(index)
@@ -194,13 +169,12 @@ def describe_devices(with_cuda: bool) -> dict[str, dict[str, Any]]:
 
 def describe_torch() -> dict[str, Any]:
     """The build of torch: CUDA, cuDNN and BLAS, and how many threads it takes."""
-    cudnn = torch.backends.cudnn.version() if torch.version.cuda else None
     found = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
     numpy_blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     return {
         "build": torch.__version__,
         "cuda": torch.version.cuda,
-        "cudnn": cudnn,
+        "cudnn": torch.backends.cudnn.version() if torch.version.cuda else None,
         "blas": found[1] if found else None,
         "numpy_blas": f"{numpy_blas.get('name')} {numpy_blas.get('version')}",
         "threads_between_operations": torch.get_num_interop_threads(),

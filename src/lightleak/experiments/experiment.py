@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from lightleak.core.bounds import require_at_most
 from lightleak.core.errors import UsageError
 from lightleak.data.datasets import load_dataset
 from lightleak.data.encoder import TableEncoder
@@ -84,10 +85,7 @@ def prepare_experiment(config: AuditConfig) -> Experiment:
         require_auditable(network, encoder, spec.n_classes)
     trained = () if config.protocol.is_fedavg else (config.training.batch_size,)
     largest = max((*trained, *config.initial.batch_sizes), default=1)
-    if largest > len(table.train):
-        raise UsageError(
-            f"batch_size must be at most {len(table.train)} (training rows of {table.card.name!r}), got {largest}"
-        )
+    require_at_most("batch_size", largest, len(table.train), f"training rows of {table.card.name!r}")
     return Experiment(table, encoder, marginals, spec, config.initial.rows)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from lightleak.core.bounds import Section, bounded
+from lightleak.core.bounds import Section, bounded, require_at_most
 from lightleak.core.errors import UsageError, close_match, placed
 from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES, TrainingDefense, UpdateDefense
 from lightleak.protocols.client_training import LocalTraining
@@ -20,7 +20,7 @@ NO_DEFENSE = "none"
 
 
 @dataclass(frozen=True)
-class ProtocolConfig(Section):
+class ProtocolConfig(Section, section="protocol"):
     """What a client sends: the gradient of one batch (FedSGD), or what its own training did to the weights (FedAvg).
 
     Everything but the name belongs to FedAvg and keeps its default under FedSGD.
@@ -42,8 +42,6 @@ class ProtocolConfig(Section):
         label_order: where labels are given: how many rows of each class a client has (``counts``), or also which local
             batch takes which (``batches``).
     """
-
-    section = "protocol"
 
     name: Literal["fedsgd", "fedavg"] = "fedsgd"
     local_epochs: int = bounded(1, ge=1)
@@ -67,11 +65,7 @@ class ProtocolConfig(Section):
                 "protocol takes local_batch_size or local_batches, got both "
                 f"({self.local_batch_size} and {self.local_batches})"
             )
-        if self.clients_per_round is not None and self.clients_per_round > self.clients:
-            raise UsageError(
-                f"protocol.clients_per_round must be at most {self.clients} (protocol.clients), "
-                f"got {self.clients_per_round}"
-            )
+        require_at_most("protocol.clients_per_round", self.clients_of_round, self.clients, "protocol.clients")
         if self.rounds and self.clients_of_round % self.aggregate:
             raise UsageError(
                 f"protocol.aggregate must divide the clients of a round, {self.clients_of_round}; got {self.aggregate}"
@@ -92,6 +86,11 @@ class ProtocolConfig(Section):
     def is_fedavg(self) -> bool:
         """Whether clients train between two rounds."""
         return self.name == "fedavg"
+
+    @property
+    def label_methods(self) -> tuple[LabelMethod, ...]:
+        """Ways to restore labels from what is sent, the usual one first."""
+        return LABEL_METHODS[self.name]
 
     @property
     def clients_of_round(self) -> int:

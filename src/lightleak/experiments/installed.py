@@ -16,6 +16,7 @@ VersionOf = Callable[[str], str | None]
 """The installed version of a distribution, ``None`` where there is none."""
 
 
+@cache
 def installed_version(package: str) -> str | None:
     """The installed version of a distribution, ``None`` where there is none.
 
@@ -23,14 +24,9 @@ def installed_version(package: str) -> str | None:
     True
     """
     try:
-        return _version(package)
+        return version(package)
     except PackageNotFoundError:
         return None
-
-
-@cache
-def _version(package: str) -> str:
-    return version(package)
 
 
 @cache
@@ -74,6 +70,13 @@ def installed_extras(
 ) -> dict[str, bool]:
     """For every extra that a user may want, whether all it asks for is there in a version that fits."""
     return {extra: all(is_met(need, version_of) for need in groups[extra]) for extra in user_extras(groups)}
+
+
+def installed_versions(groups: dict[str, tuple[Requirement, ...]]) -> dict[str, str | None]:
+    """The versions of the project, of all that it always needs, and of what is installed for its extras."""
+    versions = {name: installed_version(name) for name in (PROJECT, *(need.name for need in groups[""]))}
+    optional = {need.name for extra in user_extras(groups) for need in groups[extra]}
+    return versions | {name: found for name in sorted(optional) if (found := installed_version(name))}
 
 
 def is_met(need: Requirement, version_of: VersionOf = installed_version) -> bool:

@@ -38,11 +38,6 @@ class Stage:
     noun: str
     has_rows: bool = True
 
-    @property
-    def ids(self) -> list[str]:
-        """Ids of all units, in the order of the plan."""
-        return [id for pack in self.packs for id in pack.ids]
-
 
 @dataclass(frozen=True)
 class Checked(Generic[C, W]):

@@ -1,7 +1,7 @@
 """The processes that train one target together: one for each device, started by a cluster or by Lightning.
 
 torchrun and srun start the whole command once for each device. A command that was started by itself trains in a program
-of its own, `lightleak.experiments.train_on_devices`, which Lightning starts again for every further device.
+of its own, this module (`main`), which Lightning starts again for every further device.
 """
 
 import os
@@ -9,6 +9,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -29,11 +30,15 @@ from lightning.pytorch.strategies import Strategy
 from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
 
 from lightleak.core.errors import LightLeakError, UsageError
+from lightleak.core.private_files import private_files
 from lightleak.core.ranks import detect_ranks
-from lightleak.experiments.pack import Knowledge
+from lightleak.experiments.pack import Knowledge, portable
 from lightleak.targets.trainer import OneProcess, on_device, quiet_lightning
 
-PROGRAM = "lightleak.experiments.train_on_devices"
+PROGRAM = "lightleak.experiments.launch"
+
+INTERRUPTED = 130
+"""Exit code of the program after Ctrl-C."""
 
 POLL_SECONDS = 0.5
 
@@ -89,6 +94,43 @@ def places_of(settings: Mapping[str, Any], device: str) -> Places:
     return Places(trainer.num_devices, trainer.num_nodes, trainer.strategy)
 
 
+OURS = (
+    "callbacks",
+    "default_root_dir",
+    "enable_checkpointing",
+    "enable_model_summary",
+    "enable_progress_bar",
+    "logger",
+    "max_epochs",
+    "plugins",
+)
+"""Arguments of the Trainer that an audit sets itself."""
+
+
+def make_trainer(
+    settings: Mapping[str, Any], device: str, environment: ClusterEnvironment | None = None, **ours: Any
+) -> lightning.Trainer:
+    """A Trainer with the arguments a config names; ``ours`` are what the audit sets itself.
+
+    On one device it trains by itself, whatever launcher started this process. ``environment`` is known
+    where another program, such as Ray, has started the processes.
+
+    Raises:
+        UsageError: an argument the Trainer does not have, refuses, or that is the audit's own, or processes that were
+            not started.
+    """
+    if taken := sorted(set(settings) & set(OURS)):
+        raise UsageError(f"training.trainer cannot set {', '.join(taken)}: the audit sets them itself")
+    if environment is None and (places := places_of(settings, device)).world > 1:
+        check_started(places)
+        environment = cluster_environment()
+    elif environment is None:
+        environment = OneProcess()
+        # Lightning else takes the launcher's rank and leaves logging to another process.
+        rank_zero_only.rank = 0  # type: ignore[attr-defined]
+    return new_trainer(settings, device, environment, **ours)
+
+
 def new_trainer(
     settings: Mapping[str, Any], device: str, environment: ClusterEnvironment, **ours: Any
 ) -> lightning.Trainer:
@@ -97,11 +139,9 @@ def new_trainer(
     Raises:
         UsageError: an argument the Trainer does not have or refuses.
     """
-    chosen = chosen_devices(settings, device)
+    arguments = {**settings, **chosen_devices(settings, device), "enable_model_summary": False, **ours}
     try:
-        return lightning.Trainer(
-            **{**settings, **chosen, "enable_model_summary": False, **ours, "plugins": [environment]}
-        )
+        return lightning.Trainer(**{**arguments, "plugins": [environment]})
     except (ImportError, RuntimeError, TypeError, ValueError, MisconfigurationException) as error:
         raise UsageError(f"training.trainer: {error}") from error
 
@@ -164,10 +204,19 @@ def cluster_environment() -> ClusterEnvironment:
 
 
 @contextmanager
-def joined() -> Iterator[None]:
-    """Within the block this process trains with those that its launcher started; then the process group is left."""
+def joined(folder: Path, patterns: Collection[str]) -> Iterator[None]:
+    """Within the block this process trains with those that its launcher started; then the process group is left.
+
+    Args:
+        folder: what they share.
+        patterns: files in it that each of them sees when the block has ended.
+
+    Raises:
+        UsageError: see `see_each_others_files`.
+    """
     try:
         yield
+        see_each_others_files(folder, patterns)
     finally:
         if torch.distributed.is_initialized():
             with suppress(RuntimeError):  # of a group whose other processes have died
@@ -206,6 +255,31 @@ def run_on_devices(work: Callable[..., None], *arguments: Any) -> None:
             raise LightLeakError(f"a process of the training ended before it was over, with code {code}") from error
 
 
+def main(task: Path) -> int:
+    """Do the task of `run_on_devices`, in the program it starts; what the first process raises is left in a file."""
+    threading.Thread(target=_end_with_the_command, daemon=True).start()
+    knowledge, work = pickle.loads(task.read_bytes())
+    try:
+        knowledge.load()
+        function, arguments = pickle.loads(work)
+        with private_files():
+            function(*arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
+        if os.environ.get("LOCAL_RANK", "0") == "0":  # Lightning may have deleted the other variables
+            task.with_suffix(".error").write_bytes(pickle.dumps(portable(error)))
+        return 1
+    return 0
+
+
+def _end_with_the_command() -> None:
+    """End all processes of the training when the command that started it is gone: their input ends."""
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os.killpg(0, signal.SIGKILL)
+
+
 def see_each_others_files(folder: Path, patterns: Collection[str]) -> None:
     """Return when this process sees all files that any of the group sees; other machines' may show late.
 
@@ -228,3 +302,7 @@ def see_each_others_files(folder: Path, patterns: Collection[str]) -> None:
         if time.monotonic() > until:
             raise UsageError(f"{folder} must be a folder that all processes share; {sorted(missing)[0]} is not seen")
         time.sleep(POLL_SECONDS)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

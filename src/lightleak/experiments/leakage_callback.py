@@ -163,9 +163,8 @@ class LeakageCallback(ModuleCapture):
             self.left_out,
             self.tried,
         )
-        ranks = [mine]
+        ranks = [mine] * trainer.world_size
         if trainer.world_size > 1:
-            ranks = [mine] * trainer.world_size
             torch.distributed.all_gather_object(ranks, mine)
         if trainer.is_global_zero:
             try:
@@ -192,22 +191,20 @@ class LeakageCallback(ModuleCapture):
         if not observed:
             raise UsageError("no step of the training was captured")
         first = [sum(len(one.captured) for one in ranks[:rank]) for rank in range(len(ranks))]
-        known = {
-            monitor.attack.name: {
-                start + i: of_capture
+        known: dict[str, dict[int, Reconstruction]] = {}
+        left_out: dict[str, str] = {}
+        for which, monitor in enumerate(self.monitors):
+            name = monitor.attack.name
+            known[name] = {
+                start + i: found
                 for start, one in zip(first, ranks, strict=True)
-                for i, of_capture in one.found[which].items()
+                for i, found in one.found[which].items()
             }
-            for which, monitor in enumerate(self.monitors)
-        }
-        troubles = {
-            monitor.attack.name: next(filter(None, (one.trouble[which] for one in ranks)), None)
-            for which, monitor in enumerate(self.monitors)
-        }
+            if trouble := next(filter(None, (one.trouble[which] for one in ranks)), None):
+                left_out[name] = trouble
         refused, tried = sum(one.refused for one in ranks), sum(one.tried for one in ranks)
         said = f"; {left_out_words(refused, tried)}" if refused else ""
         config = replace(self.config, title=f"{self.config.title}{said}")
-        left_out = {name: reason for name, reason in troubles.items() if reason is not None}
         quiet = Console(quiet=True)
         settings: dict[str, Any] = {"known": known, "pass_over": True, "left_out": left_out, "is_replayed": True}
         settings |= {"is_whole": all(one.is_whole for one in ranks)}

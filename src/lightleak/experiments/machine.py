@@ -66,6 +66,17 @@ def total_memory() -> int | None:
         return None
 
 
+def cores_and_memory() -> dict[str, float | None]:
+    """Return cores and memory of the machine, and the limits set to them."""
+    return {
+        "cores": os.cpu_count(),
+        "usable_cores": usable_cores(),
+        "core_quota": core_quota(),
+        "memory_bytes": total_memory(),
+        "memory_limit_bytes": memory_limit(),
+    }
+
+
 def available_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
     """Bytes that a new process could take without swapping; ``None`` where the system does not tell."""
     found = re.search(r"^MemAvailable:\s+(\d+) kB", _text(meminfo), re.MULTILINE)

@@ -2,8 +2,6 @@
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -105,9 +103,6 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-@contextmanager
-def progress_bar(noun: str, total: float, quiet: bool, units: int | None = None, done: int = 0) -> Iterator[Bar]:
-    """Show a `Bar` within the block, or nothing if ``quiet``; arguments as for `Bar`."""
-    console = silent() if quiet else Console()
-    with Bar(noun, total, units, done, console) as bar:
-        yield bar
+def progress_bar(noun: str, total: float, quiet: bool, units: int | None = None, done: int = 0) -> Bar:
+    """Return a `Bar` to be shown within a block, which shows nothing if ``quiet``; arguments as for `Bar`."""
+    return Bar(noun, total, units, done, silent() if quiet else Console())

@@ -65,6 +65,17 @@ def observed_defense(update: ClientUpdate) -> str:
     return "none" if update.state == "raw" else update.state
 
 
+def capture_facts(update: ClientUpdate, index: int) -> dict[str, Any]:
+    """What the results row says of a captured update, number ``index`` of the captures in their order."""
+    return {
+        **observed_facts(update),
+        "batch_index": index,
+        "source": "training",
+        "epoch": update.facts.epoch,
+        "defense": observed_defense(update),
+    }
+
+
 def release_facts(config: DefenseConfig, spec: NetworkSpec) -> dict[str, Any]:
     """Return what a framework's filter guarantees for one update of the network; empty for every other defense."""
     defense = defense_of(config)

@@ -6,7 +6,7 @@ of the wrong type are refused with their place.
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import MISSING, Field, asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
@@ -123,7 +123,8 @@ def _built(kind: Any, usual: Any, tree: Mapping[str, Any], prefix: str, source: 
             raise UsageError(f"{source}: unknown setting {place}{close_match(name, declared)}; known: {known}")
     values = {}
     for name, one in declared.items():
-        default, place = _default_of(one), f"{prefix}{name}"
+        default = one.default if one.default_factory is MISSING else one.default_factory()
+        place = f"{prefix}{name}"
         if name in tree and not is_dataclass(hints[name]):
             values[name] = _typed(tree[name], hints[name], place, source)
         elif name in tree or (default is MISSING and is_dataclass(hints[name])):
@@ -139,10 +140,6 @@ def _built(kind: Any, usual: Any, tree: Mapping[str, Any], prefix: str, source: 
 
 
 _hints = cache(get_type_hints)
-
-
-def _default_of(declared: "Field[Any]") -> Any:
-    return declared.default if declared.default_factory is MISSING else declared.default_factory()
 
 
 def _typed(value: Any, hint: Any, place: str, source: str) -> Any:

@@ -11,7 +11,6 @@ from typing import Any
 
 import lightning
 from lightning.fabric.plugins import ClusterEnvironment
-from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.callbacks import LambdaCallback, RichProgressBar
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from rich.console import Console
@@ -30,16 +29,7 @@ from lightleak.experiments.attack_settings import label_sharing, shares_labels, 
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.federation_config import defense_of
-from lightleak.experiments.launch import (
-    Places,
-    check_started,
-    cluster_environment,
-    joined,
-    new_trainer,
-    places_of,
-    run_on_devices,
-    see_each_others_files,
-)
+from lightleak.experiments.launch import Places, check_started, joined, make_trainer, places_of, run_on_devices
 from lightleak.experiments.monitor import LeakageMonitor
 from lightleak.experiments.progress import progress_bar, silent
 from lightleak.experiments.unit import write_whole
@@ -48,22 +38,10 @@ from lightleak.protocols.federated_data import FederatedData
 from lightleak.protocols.federation import FederatedAveraging
 from lightleak.targets.checkpoints import LastCheckpoint
 from lightleak.targets.classifier import TabularClassifier
-from lightleak.targets.trainer import OneProcess, interrupts, quiet_lightning
+from lightleak.targets.trainer import interrupts, quiet_lightning
 
 TRAINING_FILE = "training.json"
 """Written when the training is over, with the scores on the test rows."""
-
-OURS = (
-    "callbacks",
-    "default_root_dir",
-    "enable_checkpointing",
-    "enable_model_summary",
-    "enable_progress_bar",
-    "logger",
-    "max_epochs",
-    "plugins",
-)
-"""Arguments of the Trainer that an audit sets itself."""
 
 
 @dataclass(frozen=True)
@@ -135,9 +113,8 @@ def train(
 def _train_together(config: AuditConfig, experiment: Experiment, folder: Path, quiet: bool, *more: Any) -> None:
     """Train as one of several processes."""
     console = silent() if quiet or not detect_ranks().leads else Console()
-    with joined():
+    with joined(folder, (TRAINING_FILE, "captures/*/observation")):
         train_as_one_of(config, experiment, folder, console, *more)
-        see_each_others_files(folder, (TRAINING_FILE, "captures/*/observation"))
 
 
 def train_as_one_of(
@@ -251,11 +228,6 @@ def make_capture(config: AuditConfig, experiment: Experiment, root: Path) -> Gra
     )
 
 
-def rows_of_clients(config: AuditConfig, experiment: Experiment) -> int:
-    """Rows behind an update of one client of the training run; errors as for `prepare_training`."""
-    return client_rows(config, experiment) if config.protocol.is_fedavg else config.training.batch_size
-
-
 def client_defense(config: AuditConfig, experiment: Experiment) -> UpdateDefense | TrainingDefense | None:
     """The defense of fresh clients: DP-SGD with the noise that a target epsilon asks for in the training planned here.
 
@@ -305,40 +277,14 @@ def _resolved(defense: DPSGD, sample_rate: float, steps: int) -> DPSGD:
 
 
 def data_module(config: AuditConfig, experiment: Experiment) -> TableDataModule:
-    """The batches of the training run.
+    """The rows of the training run, in its batches; FedAvg's clients make batches of their own.
 
     Raises:
         DataError: the batch is larger than the rows that are left for training.
     """
-    settings = config.training
-    return TableDataModule(
-        experiment.table, experiment.encoder, settings.batch_size, settings.validation_fraction, seed=config.seed
-    )
-
-
-def make_trainer(
-    settings: Mapping[str, Any], device: str, environment: ClusterEnvironment | None = None, **ours: Any
-) -> lightning.Trainer:
-    """A Trainer with the arguments a config names; ``ours`` are what the audit sets itself.
-
-    On one device it trains by itself, whatever launcher started this process. ``environment`` is known
-    where another program, such as Ray, has started the processes.
-
-    Raises:
-        UsageError: an argument the Trainer does not have, refuses, or that is the audit's own, or processes that were
-            not started.
-    """
-    if taken := sorted(set(settings) & set(OURS)):
-        raise UsageError(f"training.trainer cannot set {', '.join(taken)}: the audit sets them itself")
-    if environment is not None:
-        return new_trainer(settings, device, environment, **ours)
-    places = places_of(settings, device)
-    if places.world > 1:
-        check_started(places)
-        return new_trainer(settings, device, cluster_environment(), **ours)
-    # Lightning else takes the launcher's rank and leaves logging to another process.
-    rank_zero_only.rank = 0  # type: ignore[attr-defined]
-    return new_trainer(settings, device, OneProcess(), **ours)
+    size = 1 if config.protocol.is_fedavg else config.training.batch_size
+    fraction = config.training.validation_fraction
+    return TableDataModule(experiment.table, experiment.encoder, size, fraction, seed=config.seed)
 
 
 @contextmanager
@@ -360,14 +306,10 @@ def one_training(
         report: called after every batch with the share of an epoch that it is.
         ours: further arguments of the Trainer, which win.
     """
-    defaults = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    usual = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "max_epochs": epochs}
     counted = LambdaCallback(on_train_batch_end=lambda trainer, *_: report(1.0 / trainer.num_training_batches))
     with quiet_lightning():
-        trainer = make_trainer(
-            settings,
-            device,
-            **{**defaults, "max_epochs": epochs, "callbacks": [*callbacks, counted], **ours},
-        )
+        trainer = make_trainer(settings, device, **{**usual, "callbacks": [*callbacks, counted], **ours})
         with interrupts(trainer):
             yield trainer
 
@@ -427,12 +369,16 @@ def _check_places(config: AuditConfig, places: Places) -> None:
 
 
 def client_rows(config: AuditConfig, experiment: Experiment) -> int:
-    """Rows of each client of the training run; a remainder that not every client could have stays unused.
+    """Rows behind an update of one client of the training run.
+
+    Under FedAvg those that it holds; a remainder that not every client could have stays unused.
 
     Raises:
         UsageError: there are fewer training rows than that takes.
     """
-    n_rows, protocol = len(_table(config, experiment).train_indices), config.protocol
+    if not config.protocol.is_fedavg:
+        return config.training.batch_size
+    n_rows, protocol = len(data_module(config, experiment).train_indices), config.protocol
     share = n_rows // protocol.clients
     wanted = protocol.client_rows or max(share, 1)
     if wanted > share:
@@ -449,7 +395,7 @@ def federated_data(config: AuditConfig, experiment: Experiment) -> FederatedData
     Raises:
         UsageError: see `client_rows`.
     """
-    table, protocol = _table(config, experiment), config.protocol
+    table, protocol = data_module(config, experiment), config.protocol
     size = client_rows(config, experiment)
     order = numpy_generator(config.seed, "clients").permutation(len(table.train_indices))
     return FederatedData(
@@ -478,8 +424,3 @@ def federation(config: AuditConfig, experiment: Experiment) -> FederatedAveragin
         defend=config.defense.point,
         group_size=protocol.aggregate if protocol.aggregate > 1 else None,
     )
-
-
-def _table(config: AuditConfig, experiment: Experiment) -> TableDataModule:
-    fraction = config.training.validation_fraction
-    return TableDataModule(experiment.table, experiment.encoder, 1, fraction, seed=config.seed)

@@ -48,7 +48,8 @@ class StoredUpdate:
         return self.load(self.path)
 
 
-def _returned(observed: Observed) -> Observed:
+def returned(observed: Observed) -> Observed:
+    """Observe what is in memory."""
     return observed
 
 
@@ -80,7 +81,7 @@ class Unit:
         """Return the unit with its observation loaded, for a machine that may not have its files."""
         if not isinstance(self.observe, StoredUpdate):
             return self
-        return replace(self, observe=partial(_returned, self.observe()))
+        return replace(self, observe=partial(returned, self.observe()))
 
     def make_attack(self, **changed: Any) -> UpdateAttack:
         """Return the attack with its settings, some of them changed."""
@@ -211,7 +212,7 @@ def run_pack(
     present = finished_files(folder)
     for unit, (update, truth), reconstruction in zip(pack, observed, found, strict=True):
         if unit_file(folder, unit.id).name not in present:
-            keep_result(unit, update, truth, reconstruction, attack.options(), folder, kept, took.facts(len(pack)))
+            keep_result(unit, update, truth, reconstruction, folder, kept, took.facts(len(pack)))
 
 
 def keep_result(
@@ -219,7 +220,6 @@ def keep_result(
     update: ClientUpdate,
     truth: GroundTruth | None,
     reconstruction: Reconstruction,
-    options: dict[str, Any],
     folder: Path,
     kept: Kept,
     took: Mapping[str, Any] | None = None,
@@ -231,7 +231,6 @@ def keep_result(
         update: its observation.
         truth: the rows behind it, where they are known.
         reconstruction: what the attack found.
-        options: settings of the attack.
         folder: the run folder.
         kept: what is kept of each cell.
         took: ``cpu_seconds`` and ``peak_memory`` of the attack, where they are known.
@@ -249,7 +248,7 @@ def keep_result(
         "loss": reconstruction.loss,
         "threat_model": threat.describe(),
         "threat": threat.to_dict(),
-        "options": options | dict(reconstruction.settings),
+        "options": unit.make_attack().options() | dict(reconstruction.settings),
         "reconstruction": None,
     }
     if kept != "nothing":

@@ -9,24 +9,9 @@ from lightleak.core.bounds import Bounds, Section, bounded, require_within
 from lightleak.core.errors import UsageError, placed
 from lightleak.core.former_names import note_once
 from lightleak.core.seeds import derive_seed
-from lightleak.experiments.config import (
-    AuditConfig,
-    DataConfig,
-    InitialConfig,
-    LabelSetting,
-    TargetConfig,
-    TrainingConfig,
-)
-from lightleak.experiments.federation_config import (
-    NO_DEFENSE,
-    DefenseConfig,
-    LabelMethod,
-    ProtocolConfig,
-    defense_class,
-    defense_of,
-    make_defense,
-)
-from lightleak.experiments.settings import MOST_SEEDS, RunConfig, write_out_labels
+from lightleak.experiments.config import AuditConfig, FederatedConfig, InitialConfig, TrainingConfig
+from lightleak.experiments.federation_config import NO_DEFENSE, DefenseConfig, defense_class, defense_of, make_defense
+from lightleak.experiments.settings import MOST_SEEDS
 from lightleak.experiments.unit import file_name
 
 ActsOn = Literal["update", "steps"]
@@ -185,7 +170,7 @@ USUAL_CURVES = (
 
 
 @dataclass(frozen=True)
-class GamesConfig(Section):
+class GamesConfig(Section, section="games"):
     """Guessing games against the releases of DP-SGD, where it is among the defenses.
 
     Attributes:
@@ -193,58 +178,40 @@ class GamesConfig(Section):
         trials: releases of each set at each noise multiplier.
     """
 
-    section = "games"
-
     sets: int = bounded(0, ge=0)
     trials: int = bounded(200, ge=1)
 
 
 @dataclass(frozen=True)
-class FrontierConfig(RunConfig):
+class FrontierConfig(FederatedConfig):
     """What every defense keeps from being read, and what it costs.
 
     Attributes:
-        data: the table.
-        target: the network.
-        protocol: what a client sends.
         training: how the target is trained under each defense (FedSGD; FedAvg's is in ``protocol``).
         defenses: the curves; no defense is always measured as well.
         attacks: attack names and the settings to change; ``random``, guessing, is always among them.
         adaptive: attack every defense also by the attack that knows it, where there is one; takes far longer.
         initial: the clients that are attacked, the same under every defense; of one size, through one update each,
             while noise averages out over rounds (``initial.releases`` of ``kind: updates``).
-        labels: whether the attacks are given the labels or restore them.
-        label_method: how they are restored; the protocol's usual way where it is left out.
         games: how often the best attack on one DP-SGD release guesses a row or a value, next to the guarantee.
         seeds: trainings of each point, over which intervals of accuracy are taken; ``[0, 1, 2]`` is the same as 3.
         kind: what is audited.
         title: heading of the report.
-        seed: root seed.
-        raw_csv: write text cells of ``reconstructions/*.csv`` as they are (see `AuditConfig`).
     """
 
-    data: DataConfig
-    target: TargetConfig = field(default_factory=TargetConfig)
-    protocol: ProtocolConfig = field(default_factory=ProtocolConfig)
     training: TrainingConfig = field(default_factory=lambda: USUAL_TRAINING)
     defenses: tuple[Curve, ...] = USUAL_CURVES
     attacks: dict[str, dict[str, Any]] = field(default_factory=lambda: {"tableak": {}, BASELINE: {}})
     adaptive: bool = False
     initial: InitialConfig = field(default_factory=lambda: InitialConfig((32,), batches=5))
-    labels: LabelSetting = "true"
-    label_method: LabelMethod | None = None
     games: GamesConfig = field(default_factory=GamesConfig)
     seeds: int = bounded(5, ge=1, le=MOST_SEEDS)
     kind: Literal["defense-frontier"] = "defense-frontier"
     title: str = "What defenses buy and what they cost"
-    seed: int = 0
-    raw_csv: bool = False
 
     def check(self) -> None:
         """Refuse a defense that cannot be made, and a training without epochs."""
-        at = self.protocol
-        rounds = ("protocol.rounds", at.rounds) if at.is_fedavg else ("training.epochs", self.training.epochs)
-        for name, value in (rounds, ("initial.batches", self.initial.batches)):
+        for name, value in ((self.rounds_setting, self.rounds), ("initial.batches", self.initial.batches)):
             require_within(Bounds(ge=1), name, value)
         if len(self.initial.batch_sizes) != 1:  # leakage at several is several frontiers
             sizes = list(self.initial.batch_sizes)
@@ -335,4 +302,3 @@ class FrontierConfig(RunConfig):
             tree["seeds"] = len(seeds)
         if isinstance(tree.get("defenses"), list):
             tree["defenses"] = [{"name": one} if isinstance(one, str) else one for one in tree["defenses"]]
-        write_out_labels(tree, *tree.get("attacks", {}).values())

@@ -22,12 +22,13 @@ from lightleak.core.guarantee import success_bound
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.defenses.horizontal.dp_sgd import DPSGD
 from lightleak.defenses.horizontal.per_sample import clip_factors, per_sample_gradients
+from lightleak.experiments.campaign import rows_of
 from lightleak.experiments.clients import Population
 from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.federation_config import defense_of
 from lightleak.experiments.kinds.frontier.config import FrontierConfig
 from lightleak.experiments.pack import Pack, Place, Task
-from lightleak.experiments.unit import unit_file, write_whole
+from lightleak.experiments.unit import write_whole
 from lightleak.metrics.cells import Cells, agreement
 from lightleak.metrics.dp_game import best_prior, coordinates, exceeds, play
 from lightleak.report.intervals import bounded
@@ -205,8 +206,7 @@ def sampling(config: FrontierConfig, experiment: Experiment) -> tuple[float, int
 
 def write_games(config: FrontierConfig, experiment: Experiment, folder: Path) -> None:
     """Write the file with the results of all finished sets; none where there are none."""
-    files = [unit_file(folder, pack.ids[0]) for pack in game_packs(config, experiment)]
-    played = [one for file in files if file.is_file() for one in json.loads(file.read_text())]
+    played = rows_of([pack.ids[0] for pack in game_packs(config, experiment)], folder)
     if not played:
         return
     known, (rate, steps) = protected(config, experiment), sampling(config, experiment)

@@ -32,6 +32,7 @@ from lightleak.experiments.terminal import Lines
 from lightleak.experiments.training import check_trainer, majority, one_training, prepare_training
 from lightleak.experiments.unit import Unit, kept_cells
 from lightleak.experiments.whole_epochs import SeedEveryEpoch
+from lightleak.report.format import counted
 from lightleak.targets.trainer import quiet_lightning
 
 
@@ -133,16 +134,13 @@ def attack_units(config: FrontierConfig, point: Point, experiment: Experiment) -
     Clients, the draws of their defense and the starts of the attack are the same at every point.
     """
     units = plan_units(config.audit_at(point), experiment, Path(os.devnull))
-    facts = common_facts(config, experiment) | point.facts() | release_facts(point.config, experiment.spec)
+    facts = facts_at(config, point, experiment)
     return [
         replace(unit, id=f"{unit.id}-{point.id}", stream=unit.id, facts=unit.facts | facts)
         for unit in units
         if point.name == NO_DEFENSE or unit.make_attack().threat_model.update
     ]
 
-
-ROW_KIND = "defense-frontier"
-"""The kind as rows of results.json name it."""
 
 COST_OF_A_STEP = 750.0
 """Progress of one training step, relative to a row of an attack in one restart and step."""
@@ -158,9 +156,7 @@ def training_task(config: FrontierConfig, point: Point, index: int, experiment: 
     unit = f"training-{point.id}-s{index}"
     facts = {
         "unit": unit,
-        **common_facts(config, experiment),
-        **point.facts(),
-        **release_facts(point.config, experiment.spec),
+        **facts_at(config, point, experiment),
         "attack": "none",
         "source": "training",
         "seed": config.training_seed(index),
@@ -188,16 +184,18 @@ def _train(
     return [{**facts, **scores, **privacy, "seconds": seconds}]
 
 
-def common_facts(config: FrontierConfig, experiment: Experiment) -> dict[str, Any]:
-    """What all rows of an audit share."""
+def facts_at(config: FrontierConfig, point: Point, experiment: Experiment) -> dict[str, Any]:
+    """What all rows at one point share."""
     return {
-        "kind": ROW_KIND,
+        "kind": FrontierKind.name,
         "dataset": experiment.table.card.name,
         "target": target_name(experiment.spec),
         "protocol": config.protocol.name,
         "batch_size": config.initial.batch_sizes[0] * config.protocol.aggregate,
         "training": training_words(config),
         "label_setting": config.labels,
+        **point.facts(),
+        **release_facts(point.config, experiment.spec),
     }
 
 
@@ -207,13 +205,9 @@ def training_words(config: FrontierConfig) -> str:
         at = config.protocol
         clients = f"{at.clients_per_round or at.clients} of {at.clients} clients"
         return (
-            f"{_counted(at.rounds, 'round')} of {clients}, {_counted(at.local_epochs, 'local epoch')}, "
+            f"{counted(at.rounds, 'round')} of {clients}, {counted(at.local_epochs, 'local epoch')}, "
             f"sgd at {at.learning_rate:g}"
         )
     settings = config.training
-    epochs, sgd = _counted(settings.epochs, "epoch"), settings.optimizer
+    epochs, sgd = counted(settings.epochs, "epoch"), settings.optimizer
     return f"{epochs}, batches of {settings.batch_size}, {sgd.name} at {sgd.learning_rate:g}"
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

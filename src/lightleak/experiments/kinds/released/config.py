@@ -25,7 +25,7 @@ class ReleasedDataConfig(TableSource):
 
 
 @dataclass(frozen=True)
-class ReleasedTrainingConfig(Section):
+class ReleasedTrainingConfig(Section, section="training"):
     """How target and evaluation model are trained (thesis Sec. 4.4.2).
 
     Attributes:
@@ -37,8 +37,6 @@ class ReleasedTrainingConfig(Section):
         trainer: further arguments of ``lightning.Trainer``.
     """
 
-    section = "training"
-
     max_epochs: int = bounded(150, ge=1)
     batch_size: int = bounded(256, ge=1)
     patience: int = bounded(3, ge=1)
@@ -48,7 +46,7 @@ class ReleasedTrainingConfig(Section):
 
 
 @dataclass(frozen=True)
-class SamplesConfig(Section):
+class SamplesConfig(Section, section="samples"):
     """How often and how much is generated.
 
     Attributes:
@@ -60,8 +58,6 @@ class SamplesConfig(Section):
             control at equal budget.
         sdmetrics: also score rows of all classes by SDMetrics' quality report (extra ``scores``); seconds per score.
     """
-
-    section = "samples"
 
     evaluations: int = bounded(5, ge=1)
     per_class: int = bounded(1000, ge=1)
@@ -102,7 +98,7 @@ class ReleasedConfig(RunConfig):
         title: heading of the report.
         keep_captures: keep the released model and the public rows, for ``lightleak attack``.
         redact: leave rows out of files and report, and keep no captures and no networks; ``all`` is the same here.
-        raw_csv: write text cells of ``reconstructions/*.csv`` as they are (see `AuditConfig`).
+        raw_csv: write text cells of ``reconstructions/*.csv`` as they are (see `FederatedConfig`).
     """
 
     data: ReleasedDataConfig

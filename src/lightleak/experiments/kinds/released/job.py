@@ -22,15 +22,7 @@ from lightleak.data.inversion_task import InversionTask
 from lightleak.experiments.attack_settings import made_from_label
 from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.kinds.released.judge import Judge
-from lightleak.experiments.kinds.released.models import (
-    ROLES,
-    ModelPack,
-    World,
-    load_judge,
-    load_model,
-    model_folder,
-    prepare_world,
-)
+from lightleak.experiments.kinds.released.models import ROLES, ModelPack, World, load_judge, load_model, prepare_world
 from lightleak.experiments.kinds.released.reference import PublicReference, compared_with_public
 from lightleak.experiments.kinds.released.rows import Evaluation, FittedAttack, Subject
 from lightleak.experiments.observed import named_captures
@@ -96,9 +88,7 @@ class AttackPack(Pack):
         if self.capture is not None:
             return {"capture": self.capture}
         models = [ModelPack(self.config, self.seed, role) for role in ROLES]
-        scores = [unit_file(folder, id) for model in models for id in model.ids]
-        weights = [model_folder(folder, model.role, self.seed) for model in models]
-        return {str(path.relative_to(folder)): path for path in (*scores, *weights)}
+        return {str(path.relative_to(folder)): path for model in models for path in model.results(folder)}
 
     def shipped(self) -> "AttackPack":
         """See `Pack.shipped`."""
@@ -220,10 +210,9 @@ def plan_attacks(config: ReleasedConfig) -> list[AttackPack]:
     Raises:
         UsageError: an attack that cannot be made.
     """
-    packs = [AttackPack(config, seed, label) for seed in config.seeds for label in config.attacks]
-    for pack in packs:
-        attack_named(pack.label, config.attacks[pack.label])
-    return packs
+    for label, options in config.attacks.items():
+        attack_named(label, options)
+    return [AttackPack(config, seed, label) for seed in config.seeds for label in config.attacks]
 
 
 def capture_packs(config: ReleasedConfig, root: Path) -> list[AttackPack]:

@@ -13,19 +13,13 @@ import torch
 from rich.console import Console
 
 from lightleak.callbacks.capture_store import is_whole
+from lightleak.core.bounds import require_at_most
 from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.core.stored import set_aside
 from lightleak.experiments.engine import Engine
 from lightleak.experiments.kind import Checked, Kind, Ready, Rows, Stage
 from lightleak.experiments.kinds.released.config import ReleasedConfig
-from lightleak.experiments.kinds.released.job import (
-    AttackPack,
-    attack_named,
-    capture_packs,
-    observe,
-    plan_attacks,
-    plan_models,
-)
+from lightleak.experiments.kinds.released.job import AttackPack, capture_packs, observe, plan_attacks, plan_models
 from lightleak.experiments.kinds.released.models import ROLES, load_judge, prepare_world
 from lightleak.experiments.kinds.released.summary import released_tables
 from lightleak.experiments.probe import Estimate, Probed, RunPlan, measure_pack
@@ -49,19 +43,15 @@ class ReleasedKind(Kind[ReleasedConfig, None]):
 
     def check(self, config: ReleasedConfig, pass_over: bool = False) -> Checked[ReleasedConfig, None]:
         """See `Kind.check`; every attack of a config is needed."""
-        plan_attacks(config)
+        _check_attacks(config)
         if config.samples.sdmetrics:
             require_sdmetrics()
         check_trainer(config.training.trainer, config.device)
-        _check_attacks(config)
         world = prepare_world(config, config.seeds[0])
         for spec in (world.target, world.evaluation):
             build_network(spec, seed=0)  # refuses options it does not take
-        if config.training.batch_size > len(world.task.private_train):
-            raise UsageError(
-                f"training.batch_size must be at most {len(world.task.private_train)} (private training rows), "
-                f"got {config.training.batch_size}"
-            )
+        rows = len(world.task.private_train)
+        require_at_most("training.batch_size", config.training.batch_size, rows, "private training rows")
         return Checked(config, None)
 
     def stages(
@@ -110,8 +100,8 @@ class ReleasedKind(Kind[ReleasedConfig, None]):
 def _check_attacks(config: ReleasedConfig) -> None:
     """Raise where an attack or a search needs gradients the target does not give, or a Trainer that cannot be."""
     white_box = is_differentiable(config.target.network)
-    for label, options in config.attacks.items():
-        attack = attack_named(label, options)
+    for pack in plan_attacks(replace(config, seeds=config.seeds[:1])):
+        label, attack = pack.label, pack.attack
         if attack.needs_gradients_of_target and not white_box:
             raise UnsupportedError(
                 f"attacks.{label} needs gradients of the target; {config.target.network!r} provides none. Use "

@@ -9,10 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-import lightning
 import pandas as pd
 import torch
-from lightning.pytorch.callbacks import Callback, EarlyStopping
+from lightning.pytorch.callbacks import Callback, EarlyStopping, Timer
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
@@ -118,6 +117,10 @@ class ModelPack(Pack):
         """See `Pack.shipped`."""
         return replace(self, world=prepare_world(self.config, self.seed))
 
+    def results(self, folder: Path) -> list[Path]:
+        """Return where the scores and the network are in a run folder."""
+        return [unit_file(folder, self.ids[0]), model_folder(folder, self.role, self.seed)]
+
     def run(self, folder: Path, device: torch.device, report: Callable[[float], None]) -> None:
         """Train and keep the model."""
         world = self.world or prepare_world(self.config, self.seed)
@@ -175,13 +178,14 @@ def train_model(
         network = fit_boosted_trees(rows[0], rows[1], spec.n_classes, seed, spec.options, (held[0], held[1]))
         return network, 1, time.perf_counter() - began
     module = TabularClassifier(spec, settings.optimizer, seed=derive_seed(seed, "weights"))
-    checkpoint, clock = LastCheckpoint(place / "checkpoints"), _Clock()
+    # The timer also counts the part before an interruption.
+    checkpoint, timer = LastCheckpoint(place / "checkpoints"), Timer()
     callbacks: list[Callback] = [
         SeedEveryEpoch(derive_seed(seed, "epochs")),
         EarlyStopping(
             "train/loss", min_delta=settings.min_delta, patience=settings.patience, check_on_train_epoch_end=True
         ),
-        clock,
+        timer,
         checkpoint,
     ]
     lonely = len(train) % settings.batch_size == 1  # a batch of one row has no statistics to normalise with
@@ -196,7 +200,7 @@ def train_model(
             ckpt_path=checkpoint.resumed(),
             weights_only=True,
         )
-    return module.network.eval(), trainer.current_epoch, clock.seconds
+    return module.network.eval(), trainer.current_epoch, timer.time_elapsed()
 
 
 def rows_of(world: World, frame: pd.DataFrame) -> TensorDataset:
@@ -220,23 +224,3 @@ def _scores(
         accuracy(*judged(part)) or 0.0 for part in (training_rows(world, role), task.private_validation)
     )
     return ModelScores(train, validation, accuracy(named, labels) or 0.0, epochs, seconds, by_class)
-
-
-class _Clock(Callback):
-    """Seconds of training, also of the part before an interruption."""
-
-    def __init__(self) -> None:
-        self.seconds, self._since = 0.0, time.perf_counter()
-
-    def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        self._since = time.perf_counter()
-
-    def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        now = time.perf_counter()
-        self.seconds, self._since = self.seconds + now - self._since, now
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"seconds": self.seconds}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.seconds = float(state_dict["seconds"])

@@ -13,7 +13,6 @@ from rich.console import Console
 from lightleak.callbacks.capture_store import is_whole, list_captures
 from lightleak.core.errors import UsageError
 from lightleak.core.stored import set_aside
-from lightleak.data.image_scale import is_image_state
 from lightleak.data.prepared import PreparedTable
 from lightleak.experiments.attack_settings import check_attacks, require_some
 from lightleak.experiments.campaign import update_packs
@@ -21,30 +20,16 @@ from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.engine import Engine
 from lightleak.experiments.experiment import Experiment, prepare_experiment
 from lightleak.experiments.kind import Checked, Kind, Ready, Stage
-from lightleak.experiments.kinds.updates.people import (
-    PRIVATE,
-    captured_people,
-    read_summary,
-    require_ids,
-    write_people,
-)
-from lightleak.experiments.kinds.updates.plan import (
-    check_served,
-    load_capture,
-    plan_units,
-    recall_update,
-    units_on_captures,
-)
+from lightleak.experiments.kinds.updates.people import captured_people, read_summary, require_ids, write_people
+from lightleak.experiments.kinds.updates.plan import check_served, plan_units, stored_units
 from lightleak.experiments.kinds.updates.run_plan import plan_updates
 from lightleak.experiments.kinds.updates.summary import update_tables
-from lightleak.experiments.observed import named_captures
 from lightleak.experiments.probe import RunPlan
 from lightleak.experiments.progress import silent
 from lightleak.experiments.terminal import Lines
 from lightleak.experiments.training import TRAINING_FILE, train, trains_together
-from lightleak.experiments.unit import StoredUpdate, Unit, finished_files, kept_cells, unit_file
+from lightleak.experiments.unit import PEOPLE, Unit, finished_files, kept_cells, unit_file
 from lightleak.metrics.people.population import Population
-from lightleak.targets.own import trust_network
 
 CHECKED_AT_ONCE = 64
 """Captures whose rows are compared with the table together."""
@@ -55,7 +40,7 @@ class UpdatesKind(Kind[AuditConfig, Experiment]):
 
     name = "updates"
     config = AuditConfig
-    private = PRIVATE
+    private = (PEOPLE,)
 
     def check(self, config: AuditConfig, pass_over: bool = False) -> Checked[AuditConfig, Experiment]:
         """See `Kind.check`."""
@@ -168,20 +153,6 @@ def check_units(
             write_people(config, units, folder, lambda: population, whole, places)
 
     return Ready(stages, notes, left_out)
-
-
-def stored_units(config: AuditConfig, root: Path) -> list[Unit]:
-    """Every attack of the config on every capture below ``root``."""
-    trust_network(config.target.network)  # the config is the user's; what a capture names is not trusted
-    captures = {}
-    for name, path in named_captures(root).items():
-        update = recall_update(path)
-        if is_image_state(update.encoder):
-            raise UsageError(
-                f"{path} holds an update on images; attack it from Python, ATTACKS.get(name)().run(update)"
-            )
-        captures[name] = update, StoredUpdate(load_capture, path)
-    return units_on_captures(config, captures)
 
 
 def _set_aside_captures(folder: Path) -> None:

@@ -18,9 +18,10 @@ from lightleak.data.prepared import PreparedTable
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.kinds.updates.kind import check_units
 from lightleak.experiments.kinds.updates.plan import units_on_captures
-from lightleak.experiments.redaction import dropped
+from lightleak.experiments.observed import Observed
+from lightleak.experiments.results import dropped
 from lightleak.experiments.run import run_in_folder
-from lightleak.experiments.unit import Kept, Observed, Unit, finished_files, keep_result, kept_cells, unit_file
+from lightleak.experiments.unit import Kept, Unit, finished_files, keep_result, kept_cells, returned, unit_file
 from lightleak.protocols.replay import require_replay
 
 CAPTURES = "captures"
@@ -28,19 +29,6 @@ CAPTURES = "captures"
 
 DIGEST_LENGTH = 10
 """Hexadecimal digits of an update's digest in the name of its folder: 40 bits, for at most thousands of updates."""
-
-
-def usual_attacks(updates: Sequence[ClientUpdate]) -> dict[str, dict[str, Any]]:
-    """What is run where nobody chooses: the strongest attacks on updates of this kind, and the baseline.
-
-    Raises:
-        UsageError: no update, or gradients and weight updates together.
-    """
-    kinds = sorted({update.kind for update in updates})
-    if len(kinds) != 1:
-        raise UsageError(f"updates must be of one kind, gradient or delta, and at least one; got {kinds}")
-    names = ("tableak" if kinds == ["gradient"] else "tableak_fedavg", "audit_max", "random")
-    return {name: {} for name in names}
 
 
 def updates_config(
@@ -54,11 +42,14 @@ def updates_config(
         overrides: values by dotted key, which win.
 
     Raises:
-        UsageError: a wrong setting, or updates of several kinds.
+        UsageError: a wrong setting, no update, or gradients and weight updates together.
     """
-    usual = usual_attacks(updates)
+    kinds = sorted({update.kind for update in updates})
+    if len(kinds) != 1:
+        raise UsageError(f"updates must be of one kind, gradient or delta, and at least one; got {kinds}")
+    protocol, strongest = ("fedsgd", "tableak") if kinds == ["gradient"] else ("fedavg", "tableak_fedavg")
+    usual: dict[str, Any] = {strongest: {}, "audit_max": {}, "random": {}}  # where nobody chooses
     labels = "true" if all(update.labels is not None for update in updates) else "restored"
-    protocol = "fedsgd" if updates[0].kind == "gradient" else "fedavg"
     tree = {"data": {"name": "updates"}, "attacks": usual, "labels": labels, "protocol": {"name": protocol}}
     # A module that was handed over is known in this process alone.
     return AuditConfig.parse({**tree, "workers": 1, **settings}, overrides, "settings")
@@ -112,8 +103,10 @@ def run_updates(
     origin, units = folder / CAPTURES, _units(config, named, attacked)
 
     def when_open() -> None:
-        _require_same(named, folder)
-        if dropped(folder) is None:
+        gone = dropped(folder)
+        if (_held(origin) if gone is None else set(gone)) - set(named):
+            raise UsageError(f"{folder} holds a run on other updates; choose another folder")
+        if gone is None:
             _keep(named, origin, bool(config.redact))
             _keep_known(units, known or {}, folder, kept_cells(config.redact, config.raw_csv))
 
@@ -124,23 +117,11 @@ def run_updates(
 
 def _units(config: AuditConfig, named: Mapping[str, Observed], attacked: Mapping[str, Collection[int]]) -> list[Unit]:
     """Every attack on every update; of those in ``attacked`` on the updates of these numbers alone."""
-    captures = {name: (update, partial(_observed, update, truth)) for name, (update, truth) in named.items()}
+    captures = {name: (observed[0], partial(returned, observed)) for name, observed in named.items()}
     units = units_on_captures(config, captures)
     return [
         unit for unit in units if unit.facts["batch_index"] in attacked.get(unit.attack, (unit.facts["batch_index"],))
     ]
-
-
-def _observed(update: ClientUpdate, truth: Any) -> Observed:
-    return update, truth
-
-
-def _require_same(named: Mapping[str, Observed], folder: Path) -> None:
-    """Refuse a folder that holds a run on other updates."""
-    gone = dropped(folder)
-    held = _held(folder / CAPTURES) if gone is None else set(gone)
-    if held - set(named):
-        raise UsageError(f"{folder} holds a run on other updates; choose another folder")
 
 
 def _held(root: Path) -> set[str]:
@@ -164,7 +145,7 @@ def _keep_known(
     for unit in units:
         found = known.get(unit.attack, {}).get(unit.facts["batch_index"])
         if found is not None and unit_file(folder, unit.id).name not in present:
-            keep_result(unit, *unit.observe(), found, unit.make_attack().options(), folder, kept)
+            keep_result(unit, *unit.observe(), found, folder, kept)
 
 
 def _digest(update: ClientUpdate) -> str:

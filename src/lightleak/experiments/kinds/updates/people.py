@@ -19,7 +19,7 @@ from lightleak.data.image_scale import is_image_state
 from lightleak.data.prepared import PreparedTable
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment
-from lightleak.experiments.unit import PEOPLE, Unit, people_file, write_whole
+from lightleak.experiments.unit import Unit, people_file, write_whole
 from lightleak.metrics.identity import Behind, identify
 from lightleak.metrics.people.evidence import Proposed
 from lightleak.metrics.people.population import Population
@@ -44,10 +44,8 @@ def require_ids(captured: Sequence[tuple[Unit, GroundTruth | None]], experiment:
     # Encoding checks a table column by column: many rows take hardly longer than those of one update.
     people = experiment.table.train.iloc[[one for _, _, ids in found for one in ids.tolist()]]
     sizes = [len(ids) for _, _, ids in found]
-    inputs, labels = (
-        experiment.encoder.encode(people).split(sizes),
-        experiment.encoder.encode_labels(people).split(sizes),
-    )
+    inputs = experiment.encoder.encode(people).split(sizes)
+    labels = experiment.encoder.encode_labels(people).split(sizes)
     for (unit, truth, _), own_inputs, own_labels in zip(found, inputs, labels, strict=True):
         if not (np.allclose(own_inputs, truth.inputs.float(), atol=1e-5) and own_labels.equal(truth.labels)):
             raise ObservationError(f"{unit.id}: the recorded rows are not those of the people whom the capture names")
@@ -125,7 +123,3 @@ def read_summary(folder: Path) -> Mapping[str, Any]:
     file = folder / SUMMARY_FILE
     found: Mapping[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
     return found
-
-
-PRIVATE = (PEOPLE,)
-"""Folders that no redacted run keeps."""

@@ -13,9 +13,10 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.data.image_scale import is_image_state
 from lightleak.defenses.horizontal.dp_sgd import DPSGD
 from lightleak.experiments.attack_settings import (
+    OF_MONITOR,
+    chosen_attacks,
     label_setting,
     label_sharing,
-    make_attack,
     require_some,
     shares_labels,
     shares_statistics,
@@ -25,37 +26,22 @@ from lightleak.experiments.clients import FreshClients, FreshFedAvgClients
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment, target_name
 from lightleak.experiments.federation_config import defense_of
-from lightleak.experiments.observed import OBSERVATIONS, Observed, shared, version_of
-from lightleak.experiments.row_facts import (
-    defense_facts,
-    observed_defense,
-    observed_facts,
-    protocol_facts,
-    release_facts,
-)
-from lightleak.experiments.training import (
-    TRAINING_FILE,
-    check_trainer,
-    client_defense,
-    prepare_training,
-    rows_of_clients,
-)
+from lightleak.experiments.observed import OBSERVATIONS, Observed, named_captures, shared, version_of
+from lightleak.experiments.row_facts import capture_facts, defense_facts, protocol_facts, release_facts
+from lightleak.experiments.training import TRAINING_FILE, check_trainer, client_defense, client_rows, prepare_training
 from lightleak.experiments.unit import StoredUpdate, Unit
 from lightleak.protocols.records import load_truth
 from lightleak.protocols.replay import require_replay
-from lightleak.targets.own import MEMORY
+from lightleak.targets.own import MEMORY, trust_network
 from lightleak.targets.spec import NetworkSpec
 
 
 def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> list[Unit]:
     """Every attack on every observation of the run, in a fixed order."""
     client = shared(fresh_clients(config, experiment).observe)
-    defended = (
-        {}
-        if config.defense.is_none
-        else defense_facts(config.defense, folder / TRAINING_FILE, config.protocol.local_epochs)
-    )
-    defended |= release_facts(config.defense, experiment.spec)
+    defended = release_facts(config.defense, experiment.spec)
+    if not config.defense.is_none:
+        defended = defense_facts(config.defense, folder / TRAINING_FILE, config.protocol.local_epochs) | defended
     observed: list[tuple[str, Callable[[], Observed], dict[str, Any]]] = []
     captures = list_captures(root) if (root := folder / "captures").is_dir() else []
     order = numpy_generator(config.seed, "sample").permutation(len(captures)).tolist()
@@ -100,6 +86,20 @@ def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> lis
     return units
 
 
+def stored_units(config: AuditConfig, root: Path) -> list[Unit]:
+    """Every attack of the config on every capture below ``root``."""
+    trust_network(config.target.network)  # the config is the user's; what a capture names is not trusted
+    captures = {}
+    for name, path in named_captures(root).items():
+        update = recall_update(path)
+        if is_image_state(update.encoder):
+            raise UsageError(
+                f"{path} holds an update on images; attack it from Python, ATTACKS.get(name)().run(update)"
+            )
+        captures[name] = update, StoredUpdate(load_capture, path)
+    return units_on_captures(config, captures)
+
+
 def units_on_captures(
     config: AuditConfig, captures: Mapping[str, tuple[ClientUpdate, Callable[[], Observed]]]
 ) -> list[Unit]:
@@ -121,17 +121,6 @@ def units_on_captures(
             }
             units.append(Unit(f"{attack}-{name}", attack, options, observe, facts, config.seed, keeps_people=True))
     return units
-
-
-def capture_facts(update: ClientUpdate, index: int) -> dict[str, Any]:
-    """What the results row says of a captured update, number ``index`` of the captures in their order."""
-    return {
-        **observed_facts(update),
-        "batch_index": index,
-        "source": "training",
-        "epoch": update.facts.epoch,
-        "defense": observed_defense(update),
-    }
 
 
 def fresh_clients(config: AuditConfig, experiment: Experiment) -> FreshClients | FreshFedAvgClients:
@@ -205,29 +194,31 @@ def check_served(config: AuditConfig, experiment: Experiment, pass_over: bool = 
     Raises:
         UsageError: what cannot be served, and why.
     """
-    monitor, device = config.monitor, resolve_device(config.device)
-    attacks = [(name, options, f"attacks.{name}") for name, options in config.attacks.items()]
-    sizes = config.initial.batch_sizes if config.initial.batches else ()
+    device = resolve_device(config.device)
     if config.rounds > 0:
         check_trainer(config.training.trainer, config.device, runs_beside_others=False)
         prepare_training(config, experiment)
-        sizes = (*sizes, rows_of_clients(config, experiment))
-        if monitor.attack is not None:
-            attacks.append((monitor.attack, monitor.options, "monitor.options"))
     fresh = fresh_clients(config, experiment)
-    firsts = [_first_update(fresh, size) for size in sorted(set(sizes))]
+    firsts = [_first_update(fresh, size) for size in client_sizes(config, experiment)]
     left_out: dict[str, UsageError] = {}
-    for name, options, where in attacks:
-        attack = make_attack(name, with_label_setting(config, name, options), where)
+    for name, attack, where in chosen_attacks(config):
+        if where == OF_MONITOR and not config.rounds:
+            continue
         attack.check_device(device)
         try:
             for update in firsts:
                 attack.check(update)
         except UsageError as error:
-            if not pass_over or where == "monitor.options":
+            if not pass_over or where == OF_MONITOR:
                 raise
             left_out[name] = error
     return require_some(config.attacks, left_out)
+
+
+def client_sizes(config: AuditConfig, experiment: Experiment) -> list[int]:
+    """Rows of the clients whose updates are attacked, each number once."""
+    sizes = set(config.initial.batch_sizes if config.initial.batches else ())
+    return sorted(sizes | ({client_rows(config, experiment)} if config.rounds else set()))
 
 
 def _first_update(fresh: FreshClients | FreshFedAvgClients, size: int) -> ClientUpdate:

@@ -32,18 +32,9 @@ from lightleak.experiments.campaign import packs_without_a_run
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment, target_name
 from lightleak.experiments.federation_config import ProtocolConfig, defense_of
-from lightleak.experiments.kinds.updates.plan import plan_units
-from lightleak.experiments.launch import places_of
-from lightleak.experiments.probe import (
-    Probed,
-    RunPlan,
-    TrainingCost,
-    bytes_words,
-    estimate,
-    probe_training,
-    seconds_words,
-)
-from lightleak.experiments.training import data_module, rows_of_clients
+from lightleak.experiments.kinds.updates.plan import client_sizes, plan_units
+from lightleak.experiments.probe import Probed, RunPlan, bytes_words, estimate, probe_training, seconds_words
+from lightleak.experiments.training import client_rows, data_module, places_of_training
 from lightleak.experiments.unit import Unit, kept_cells
 from lightleak.targets.functional import drops_units, without_dropout
 from lightleak.targets.spec import build_network
@@ -65,7 +56,7 @@ def plan_updates(config: AuditConfig, experiment: Experiment, device: torch.devi
         "units": f"{len(fresh)} on fresh clients in {of_fresh} packs, {len(captured)} on the training run",
     }
     if protocol.is_fedavg:
-        rows = rows_of_clients(config, experiment)
+        rows = client_rows(config, experiment)
         lines["target"] = (
             f"{target_name(experiment.spec)}, {config.rounds} rounds of {protocol.clients_of_round} of "
             f"{protocol.clients} clients with {rows} rows, {protocol.local_epochs} local epochs in batches of "
@@ -93,11 +84,14 @@ def _probe(
     watched = [one for one in found if one.source == MONITOR]
     if not config.rounds:
         return Probed([attacks])
-    cost = probe_training(config, experiment, _processes(config))
+    cost = probe_training(config, experiment, places_of_training(config).world)
     before = config.rounds * cost.epoch + sum(sum(one.durations) for one in watched)
     epochs = f"{config.rounds} {'rounds' if config.protocol.is_fedavg else 'epochs'}"
-    line = ("training", training_words(epochs, cost, before, bool(watched)))
-    return Probed([attacks], before, [line], watched)
+    batches = "" if cost.batches == 1 else f" of {cost.batches} batches"
+    memory = "" if cost.memory is None else f"; {bytes_words(cost.memory)} of memory"
+    extra = ", with the monitor's attacks" if watched else ""
+    words = f"{epochs}{batches}, {seconds_words(cost.epoch)} each{extra}: {seconds_words(before)}{memory}"
+    return Probed([attacks], before, [("training", words)], watched)
 
 
 def captured_units(config: AuditConfig, experiment: Experiment) -> list[Unit]:
@@ -130,7 +124,7 @@ def monitored_units(config: AuditConfig, experiment: Experiment) -> list[Unit]:
 
 
 def _like_captured(config: AuditConfig, experiment: Experiment) -> list[Unit]:
-    rows = rows_of_clients(config, experiment)
+    rows = client_rows(config, experiment)
     of_an_epoch = updates_of_epoch(config, experiment)
     initial = replace(config.initial, batch_sizes=(rows,), batches=of_an_epoch)
     return plan_units(replace(config, initial=initial), experiment, Path(os.devnull))
@@ -139,14 +133,10 @@ def _like_captured(config: AuditConfig, experiment: Experiment) -> list[Unit]:
 def updates_of_epoch(config: AuditConfig, experiment: Experiment) -> int:
     """Updates that are captured in one epoch, or round."""
     if not config.capture.is_whole:
-        return config.capture.per_epoch * _processes(config)
+        return config.capture.per_epoch * places_of_training(config).world
     if config.protocol.is_fedavg:
         return config.protocol.updates_of_round
     return -(-len(data_module(config, experiment).train_indices) // config.training.batch_size)
-
-
-def _processes(config: AuditConfig) -> int:
-    return places_of(config.training.trainer, config.device).world
 
 
 def stored_bytes(unit: Unit) -> int:
@@ -154,14 +144,6 @@ def stored_bytes(unit: Unit) -> int:
     with TemporaryDirectory() as folder:
         save_capture(folder, *unit.observe())
         return sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
-
-
-def training_words(epochs: str, cost: TrainingCost, total: float, monitored: bool) -> str:
-    """What the training takes."""
-    batches = "" if cost.batches == 1 else f" of {cost.batches} batches"
-    memory = "" if cost.memory is None else f"; {bytes_words(cost.memory)} of memory"
-    extra = ", with the monitor's attacks" if monitored else ""
-    return f"{epochs}{batches}, {seconds_words(cost.epoch)} each{extra}: {seconds_words(total)}{memory}"
 
 
 WORDS = {
@@ -206,7 +188,8 @@ def feasibility_lines(config: AuditConfig, experiment: Experiment) -> list[str]:
         of_layers = expected_of_layers if traced.first_sees_cells else expected_behind_tokens
         expect = partial(of_layers, shapes=shapes, kind=kind)
     lines = []
-    for size in attacked_sizes(config, experiment):
+    for size in client_sizes(config, experiment):
+        size *= config.protocol.aggregate
         found = expect(size)
         lines.append(f"{size} rows: {WORDS[found.expected]} ({found.reason})")
     if is_open:
@@ -254,11 +237,3 @@ def _expected_halfway(
 ) -> Feasibility:
     steps = protocol.local_epochs * -(-n_rows // protocol.local_batch_of(n_rows))
     return expected_halfway(n_rows, steps, hidden, width, kind)
-
-
-def attacked_sizes(config: AuditConfig, experiment: Experiment) -> list[int]:
-    """Rows behind the updates that are attacked, of all clients of an aggregate, each number once."""
-    sizes: Sequence[int] = config.initial.batch_sizes if config.initial.batches else ()
-    if config.rounds:
-        sizes = (*sizes, rows_of_clients(config, experiment))
-    return sorted({size * config.protocol.aggregate for size in sizes})

@@ -33,7 +33,6 @@ class VerticalDataConfig(TableSource):
 
     encoding: Literal["standardized", "onehot", "minmax", "quantile", "bits"] = "onehot"
     test_fraction: float = bounded(0.2, gt=0, lt=1)
-    split_seed: int | None = None
     fraction: float | None = bounded(None, gt=0, lt=1)
     rows: int | None = None
 
@@ -45,7 +44,7 @@ class VerticalDataConfig(TableSource):
 
 
 @dataclass(frozen=True)
-class PartiesConfig(Section):
+class PartiesConfig(Section, section="parties"):
     """Who holds which columns; a feature is never torn apart, unless as published.
 
     Attributes:
@@ -58,8 +57,6 @@ class PartiesConfig(Section):
             ``published``: its encoded columns, where it alone moves the property's own column to the front and leaves
             the others of that feature where they are, often with the adversary.
     """
-
-    section = "parties"
 
     number: int = bounded(2, ge=2)
     victim_share: float | None = bounded(None, gt=0, lt=1)
@@ -76,7 +73,7 @@ class PartiesConfig(Section):
 
 
 @dataclass(frozen=True)
-class SplitTargetConfig(Section):
+class SplitTargetConfig(Section, section="target"):
     """The split network.
 
     Attributes:
@@ -85,15 +82,13 @@ class SplitTargetConfig(Section):
         top_hidden: widths of the hidden layers of the top network.
     """
 
-    section = "target"
-
     bottom_hidden: tuple[int, ...] = bounded((32,), ge=1)
     output_width: int = bounded(16, ge=1)
     top_hidden: tuple[int, ...] = bounded((16,), ge=1)
 
 
 @dataclass(frozen=True)
-class SplitTrainingConfig(Section):
+class SplitTrainingConfig(Section, section="training"):
     """How the parties train; the defaults are ProVFL's for Adult.
 
     Attributes:
@@ -106,8 +101,6 @@ class SplitTrainingConfig(Section):
         trainer: further arguments of ``lightning.Trainer``.
     """
 
-    section = "training"
-
     epochs: int = bounded(20, ge=1)
     batch_size: int = bounded(64, ge=1)
     optimizer: OptimizerConfig = field(default_factory=lambda: OptimizerConfig("sgd", 0.01, weight_decay=3e-5))
@@ -118,7 +111,7 @@ class SplitTrainingConfig(Section):
 
 
 @dataclass(frozen=True)
-class AuxiliaryConfig(Section):
+class AuxiliaryConfig(Section, section="auxiliary"):
     """The rows whose property the adversary knows.
 
     Attributes:
@@ -128,8 +121,6 @@ class AuxiliaryConfig(Section):
             code does.
         mislabeled: share of these rows whose property the adversary has wrong.
     """
-
-    section = "auxiliary"
 
     size: int = bounded(4000, ge=2)
     misaligned: Misalignment = "none"

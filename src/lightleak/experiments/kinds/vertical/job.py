@@ -3,7 +3,7 @@
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,13 +31,11 @@ from lightleak.experiments.attack_settings import made_from_label
 from lightleak.experiments.kinds.vertical.config import VerticalConfig
 from lightleak.experiments.kinds.vertical.rows import estimate_row, norm_entries
 from lightleak.experiments.kinds.vertical.world import World, draw_auxiliary, prepare_world
-from lightleak.experiments.pack import Pack
+from lightleak.experiments.pack import Pack, Report
 from lightleak.experiments.took import Took
 from lightleak.experiments.training import one_training
 from lightleak.experiments.unit import file_name, unit_file, write_whole
 from lightleak.targets.split import SplitClassifier, SplitSpec
-
-Report = Callable[[float], None]
 
 
 @dataclass(frozen=True)
@@ -109,13 +107,11 @@ class Job(Pack):
                 self._keep(folder, seen, done.truth)
             if seen.adversary == self.attacks[0][1] and self.seed == config.seeds[0]:
                 self._keep_norms(folder, seen, done.truth, facts)
-            for label, adversary in self.attacks:
-                if adversary != seen.adversary:
-                    continue
+            for label in [label for label, adversary in self.attacks if adversary == seen.adversary]:
                 attack = attack_named(label, config.attacks[label])
                 with Took() as took:
-                    found = attack.run(seen, derive_seed(self.seed, label, str(self.wanted), adversary), device)
-                unit = self._unit(label, adversary, seen.facts.epoch)
+                    found = attack.run(seen, derive_seed(self.seed, label, str(self.wanted), seen.adversary), device)
+                unit = self._unit(label, seen.adversary, seen.facts.epoch)
                 # Rows of one attack differ in its label, or in how it took part in the training.
                 variant = done.augmentation.describe() if label == attack.name else label
                 names = {"label": label, "variant": variant, **took.facts()}
@@ -131,12 +127,33 @@ class Job(Pack):
             report: called with shares of an epoch.
             spill: where captures go that do not fit into memory.
         """
-        config, defense = self.config, self.made_defense
+        config, settings, defense = self.config, self.config.training, self.made_defense
         before = self.world or prepare_world(config, self.wanted, self.seed)
         world = before.defended(defense, derive_seed(self.seed, "defense"))
         world, auxiliary = draw_auxiliary(world, self.wanted, config.auxiliary, self.seed)
-        augmentation, began = self._augmentation(world), time.perf_counter()
-        module, captures = self._fit(world, auxiliary, augmentation, device, report, spill)
+        at, (label, first), began = world.arrangement, self.attacks[0], time.perf_counter()
+        augmentation = attack_named(label, config.attacks[label]).training_part(first, world.n_classes)
+        captures = [
+            IntermediateCapture(
+                at.adversary, at.victim, adversary, config.epochs_attacked, folder=spill and spill / adversary
+            )
+            for adversary in dict.fromkeys(adversary for _, adversary in self.attacks)
+        ]
+        augmenting = augmentation.callbacks(
+            first,
+            at.adversary,
+            auxiliary,
+            world.rows_of(auxiliary.ids, at.adversary),
+            derive_seed(self.seed, "augmentation"),
+            (world.train.ids, world.has_property) if augmentation.needs_every_property else None,
+        )
+        module = self._module(world)
+        data = VerticalDataModule(
+            world.train, world.test, settings.batch_size, settings.shuffle, derive_seed(self.seed, "batches")
+        )
+        with one_training(settings.trainer, str(device), settings.epochs, [*captures, *augmenting], report) as trainer:
+            trainer.fit(module, datamodule=data)
+            trainer.test(module, datamodule=data, verbose=False)
         seconds = time.perf_counter() - began
         has_property = world.has_property[world.train.ids.argsort()]
         # Of the rows before a defense: one that withdraws some hides what was there.
@@ -148,48 +165,13 @@ class Job(Pack):
         )
         return Trained(world, module, augmentation, observations, truth, seconds)
 
-    def _augmentation(self, world: World) -> TrainingPart:
-        """What the attack does during the training; nothing where attacks only watch."""
-        label, adversary = self.attacks[0]
-        attack = attack_named(label, self.config.attacks[label])
-        return attack.training_part(adversary, world.n_classes)
-
-    def _fit(
-        self,
-        world: World,
-        auxiliary: AuxiliaryData,
-        augmentation: TrainingPart,
-        device: torch.device,
-        report: Report,
-        spill: Path | None,
-    ) -> tuple[SplitClassifier, list[IntermediateCapture]]:
-        config, settings, at = self.config, self.config.training, world.arrangement
-        spec = SplitSpec(world.train.widths, world.n_classes, **vars(config.target))
-        module = SplitClassifier(
-            spec, settings.optimizer, settings.decay, settings.decay_top, derive_seed(self.seed, "network")
-        )
+    def _module(self, world: World) -> SplitClassifier:
+        """The split network before its training, with what a defense does to what it sends."""
+        settings, seed = self.config.training, derive_seed(self.seed, "network")
+        spec = SplitSpec(world.train.widths, world.n_classes, **vars(self.config.target))
+        module = SplitClassifier(spec, settings.optimizer, settings.decay, settings.decay_top, seed)
         module.transform = self.made_defense.transform(derive_seed(self.seed, "defense"))
-        captures = [
-            IntermediateCapture(
-                at.adversary, at.victim, adversary, config.epochs_attacked, folder=spill and spill / adversary
-            )
-            for adversary in dict.fromkeys(adversary for _, adversary in self.attacks)
-        ]
-        augmenting = augmentation.callbacks(
-            self.attacks[0][1],
-            at.adversary,
-            auxiliary,
-            world.rows_of(auxiliary.ids, at.adversary),
-            derive_seed(self.seed, "augmentation"),
-            (world.train.ids, world.has_property) if augmentation.needs_every_property else None,
-        )
-        data = VerticalDataModule(
-            world.train, world.test, settings.batch_size, settings.shuffle, derive_seed(self.seed, "batches")
-        )
-        with one_training(settings.trainer, str(device), settings.epochs, [*captures, *augmenting], report) as trainer:
-            trainer.fit(module, datamodule=data)
-            trainer.test(module, datamodule=data, verbose=False)
-        return module, captures
+        return module
 
     def _facts_of_rows(self, done: "Trained") -> dict[str, Any]:
         target = self.config.target

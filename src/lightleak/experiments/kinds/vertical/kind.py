@@ -11,22 +11,22 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from lightleak.attacks.property_inference import PropertyAttack
 from lightleak.callbacks.intermediate_store import load_observation, load_truth
 from lightleak.core.errors import ObservationError, placed
 from lightleak.core.ground_truth import PropertyTruth
 from lightleak.core.grouping import by_key
-from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults
-from lightleak.core.parties import VISIBLE, Adversary
+from lightleak.core.intermediate_results import IntermediateResults
+from lightleak.core.parties import VISIBLE
 from lightleak.core.seeds import derive_seed
 from lightleak.data.property import Property
+from lightleak.defenses.vertical import VerticalDefense
 from lightleak.experiments.engine import Engine
 from lightleak.experiments.kind import Checked, Kind, Ready, Rows, Stage
 from lightleak.experiments.kinds.vertical.config import OWN_COLUMNS, VerticalConfig
 from lightleak.experiments.kinds.vertical.job import Job, attack_named, defense_named, observation_of, plan_jobs
 from lightleak.experiments.kinds.vertical.rows import beside_own_columns, estimate_row
 from lightleak.experiments.kinds.vertical.summary import vertical_tables
-from lightleak.experiments.kinds.vertical.world import World, draw_auxiliary, prepare_world
+from lightleak.experiments.kinds.vertical.world import draw_auxiliary, prepare_world
 from lightleak.experiments.observed import named_captures
 from lightleak.experiments.pack import Place, Task
 from lightleak.experiments.probe import Estimate, Probed, RunPlan, measure_pack
@@ -48,16 +48,11 @@ class VerticalKind(Kind[VerticalConfig, None]):
         """See `Kind.check`; every attack of a config is needed."""
         attacks = {label: attack_named(label, options) for label, options in config.attacks.items()}
         defenses = [defense_named(label, options) for label, options in config.defenses.items()]
-        plan_jobs(config)
         check_trainer(config.training.trainer, config.device)
-        for text in config.properties:
-            wanted = Property.parse(text)
-            whole = prepare_world(config, wanted, config.seeds[0])
-            for defense in defenses:
-                world = whole.defended(defense, seed=0)
-                world, auxiliary = draw_auxiliary(world, wanted, config.auxiliary, config.seeds[0])
-                for adversary in config.chosen_adversaries:
-                    _check_attacks(config, attacks, world, auxiliary, adversary)
+        for seen in _first_observations(config, defenses):
+            for label, attack in attacks.items():
+                with placed(f"attacks.{label} in {seen.adversary}"):
+                    attack.check(seen)
         return Checked(config, None)
 
     def stages(
@@ -109,21 +104,19 @@ class VerticalKind(Kind[VerticalConfig, None]):
             write_whole(folder / "norms.json", json.dumps({"schema_version": 1, "entries": entries}))
 
 
-def _check_attacks(
-    config: VerticalConfig,
-    attacks: Mapping[str, PropertyAttack],
-    world: World,
-    auxiliary: AuxiliaryData,
-    adversary: Adversary,
-) -> None:
-    """Show every attack an observation of the right shape before anything is trained."""
-    ids = world.train.ids.sort().values
-    nothing = torch.zeros(len(ids), config.target.output_width)
-    results = dict.fromkeys(VISIBLE[adversary], nothing)
-    seen = observation_of(config, world, auxiliary, adversary, 0, ids, results)
-    for label, attack in attacks.items():
-        with placed(f"attacks.{label} in {adversary}"):
-            attack.check(seen)
+def _first_observations(config: VerticalConfig, defenses: Sequence[VerticalDefense]) -> Iterator[IntermediateResults]:
+    """Yield observations of the shapes that attacks will see, made without a training."""
+    for text in config.properties:
+        wanted = Property.parse(text)
+        whole = prepare_world(config, wanted, config.seeds[0])
+        for defense in defenses:
+            world = whole.defended(defense, seed=0)
+            world, auxiliary = draw_auxiliary(world, wanted, config.auxiliary, config.seeds[0])
+            ids = world.train.ids.sort().values
+            nothing = torch.zeros(len(ids), config.target.output_width)
+            for adversary in config.chosen_adversaries:
+                results = dict.fromkeys(VISIBLE[adversary], nothing)
+                yield observation_of(config, world, auxiliary, adversary, 0, ids, results)
 
 
 def _probe(config: VerticalConfig, jobs: Sequence[Job], device: torch.device, seconds: float) -> Probed:

@@ -9,6 +9,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from lightleak.core.bounds import require_at_most
 from lightleak.core.errors import DataError, UsageError
 from lightleak.core.intermediate_results import AuxiliaryData
 from lightleak.core.seeds import derive_seed, numpy_generator
@@ -94,10 +95,7 @@ def prepare_world(config: VerticalConfig, wanted: Property, seed: int) -> World:
     stay, out = (whole[part] for part in holdout(len(whole), config.data.test_fraction, split))
     # In a random order: it is kept through the training unless training.shuffle draws new ones.
     stay = numpy_generator(split, "order").permutation(stay)
-    if config.training.batch_size > len(stay):
-        raise UsageError(
-            f"training.batch_size must be at most {len(stay)} (training rows), got {config.training.batch_size}"
-        )
+    require_at_most("training.batch_size", config.training.batch_size, len(stay), "training rows")
     inputs, labels, widths, arrangement = _encoded(config, wanted, table, both, stay)
     mask = torch.from_numpy(wanted.mask(both))
 
@@ -123,8 +121,7 @@ def draw_auxiliary(world: World, wanted: Property, settings: AuxiliaryConfig, se
         UsageError: more auxiliary rows than training rows.
     """
     draw = numpy_generator(seed, "auxiliary", str(wanted))
-    if settings.size > len(world.train.ids):
-        raise UsageError(f"auxiliary.size must be at most {len(world.train.ids)} (training rows), got {settings.size}")
+    require_at_most("auxiliary.size", settings.size, len(world.train.ids), "training rows")
     half = settings.size // 2
     chosen = [_draw(draw, world.has_property == known, half, wanted) for known in (True, False)]
     known = torch.cat([torch.ones(half, dtype=torch.bool), torch.zeros(half, dtype=torch.bool)])
