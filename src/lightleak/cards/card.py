@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from lightleak.cards.bibliography import Paper, papers_of
-from lightleak.cards.measured import Measurement, measurements
 from lightleak.cards.settings import Setting
+from lightleak.cards.shipped import Measurement, Paper, bibliography, measurements
 
 Kind = Literal["attack", "defense", "metric"]
 
@@ -20,7 +19,7 @@ NOT_MEASURED = {
 """Shown where there is no figure."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Card:
     """One attack, defense or metric.
 
@@ -39,13 +38,13 @@ class Card:
     """
 
     name: str
-    title: str
+    title: str = ""
     kind: Kind
     family: str
     summary: str
     explanation: tuple[str, ...]
-    citation: str
-    threat_model: str
+    citation: str = ""
+    threat_model: str = ""
     needs: tuple[str, ...]
     settings: tuple[Setting, ...]
     deviations: tuple[str, ...]
@@ -64,4 +63,4 @@ class Card:
     @property
     def papers(self) -> tuple[Paper, ...]:
         """BibTeX entries of the papers that its citation names; empty for an attack or defense from a plug-in."""
-        return papers_of(self.name)
+        return tuple(paper for paper in bibliography() if self.name in paper.cited_by)

@@ -10,14 +10,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from functools import cache
-from typing import Any
 
 from lightleak.cards.card import Card
-from lightleak.cards.settings import Setting
 from lightleak.cards.shipped import read_shipped
 from lightleak.core.errors import UsageError
 from lightleak.core.former_names import current_name
 from lightleak.core.plugins import PLUGINS
+from lightleak.core.records import read_record
 
 CATALOGUE = "catalogue.json"
 
@@ -69,14 +68,7 @@ class Catalogue:
     @classmethod
     def from_json(cls, text: str) -> "Catalogue":
         """Read what `to_json` wrote."""
-        content = json.loads(text)
-        return cls(
-            cards=tuple(_card(entry) for entry in content["cards"]),
-            datasets={name: DatasetEntry(**_tuples(entry)) for name, entry in content["datasets"].items()},
-            targets=content["targets"],
-            exact=content["exact"],
-            reproductions=content["reproductions"],
-        )
+        return read_record(cls, json.loads(text), CATALOGUE)
 
     def lines(self, what: str) -> list[tuple[str, str]]:
         """Return every name of a kind, as ``lightleak list`` prints them, with a line about it.
@@ -130,12 +122,3 @@ def find_cards(name: str) -> tuple[Card, ...]:
             f"unknown attack, defense or metric {name!r}; {hint}lightleak list attacks (defenses, metrics) lists them"
         )
     return cards
-
-
-def _card(entry: dict[str, Any]) -> Card:
-    settings = tuple(Setting(**_tuples(setting)) for setting in entry.pop("settings"))
-    return Card(**_tuples(entry), settings=settings)
-
-
-def _tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}

@@ -27,7 +27,7 @@ class Setting:
 
     name: str
     default: str
-    meaning: str
+    meaning: str = ""
     choices: tuple[str, ...] = ()
 
 
@@ -58,16 +58,12 @@ Setting(name='search.steps', default='5', meaning='how often.', choices=()))
 
 def _of(source: object) -> Iterator[Setting]:
     if dataclasses.is_dataclass(source):
-        yield from _of_dataclass(source)
+        for field, hint, default, meaning in declared_fields(source):
+            yield Setting(field.name, in_yaml(default), meaning, choices_of(hint))
     elif callable(source):
         yield from _of_signature(source)
     else:
         raise TypeError(f"settings are declared by a dataclass or a callable, got {source!r}")
-
-
-def _of_dataclass(source: Any) -> Iterator[Setting]:
-    for field, hint, default, meaning in declared_fields(source):
-        yield Setting(field.name, in_yaml(default), meaning, choices_of(hint))
 
 
 def declared_fields(source: Any) -> Iterator[tuple[dataclasses.Field[Any], Any, Any, str]]:
