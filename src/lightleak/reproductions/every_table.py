@@ -26,8 +26,7 @@ from lightleak.experiments.settings import RunConfig
 from lightleak.experiments.unit import Unit, unit_file, write_whole
 from lightleak.reproductions.comparison import chance_of_agreement
 from lightleak.reproductions.paper.values import PaperTable, load_paper_table, paper_tables
-from lightleak.reproductions.plan import probe_stages
-from lightleak.reproductions.reproduce import reproduction_of, run_reproduction
+from lightleak.reproductions.reproduce import probe_stages, reproduction_of, run_reproduction
 from lightleak.reproductions.reproduction import STRETCH, Reproduction, Stage, StageEngine
 from lightleak.reproductions.settings import Selection
 from lightleak.reproductions.status import AS_PUBLISHED, STATUS_FILE, Status, TableStatus, write_status_page
