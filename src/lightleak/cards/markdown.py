@@ -4,7 +4,7 @@ import html
 import re
 from collections.abc import Sequence
 
-from lightleak.cards.card import NONE_KNOWN, NOT_MEASURED, Card
+from lightleak.cards.catalogue import NONE_KNOWN, NOT_MEASURED, Card
 
 RESULTS = "../../measured.md"
 """Page of the measured results, as seen from a card's."""

@@ -8,11 +8,9 @@ from lightleak.attacks import ATTACKS
 from lightleak.attacks.model_inversion import INVERSION_ATTACKS
 from lightleak.attacks.property_inference import PROPERTY_ATTACKS
 from lightleak.attacks.property_inference.shadow_models import ShadowModels
-from lightleak.cards.card import Card, Kind
-from lightleak.cards.catalogue import Catalogue, DatasetEntry
-from lightleak.cards.docstrings import read_docstring
+from lightleak.cards.catalogue import Card, Catalogue, DatasetEntry, Kind
 from lightleak.cards.exactness import exact_inversion
-from lightleak.cards.settings import settings_of
+from lightleak.cards.settings import read_docstring, settings_of
 from lightleak.core.facts import Facts
 from lightleak.core.registry import Registry
 from lightleak.data.datasets import DATASETS

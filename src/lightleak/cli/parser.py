@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from lightleak import __version__
-from lightleak.cli import listings, pages, runs
+from lightleak.cli import pages, runs
 from lightleak.core.errors import UsageError
 
 RUNS = Path("runs")
@@ -31,6 +31,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands; the parsed ``run`` executes the command."""
     parser = Parser("lightleak", description="Train tabular networks and measure how much private data they leak.")
     parser.add_argument("--version", action="version", version=f"lightleak {__version__}")
+    parser.set_defaults(takes_settings=False)
     commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
 
     audit = commands.add_parser("audit", help="train, capture, attack, report; the config says which kind of audit")
@@ -112,7 +113,7 @@ def build_parser() -> argparse.ArgumentParser:
     reproduce.add_argument(
         "--plan", action="store_true", help="print what would be run and how long it takes; run nothing"
     )
-    reproduce.set_defaults(run=runs.reproduce, takes_settings=False, output_folder=_reproduction_folder)
+    reproduce.set_defaults(run=runs.reproduce, output_folder=_reproduction_folder)
 
     report = commands.add_parser("report", help="build report.html of one or several run folders")
     report.add_argument(
@@ -129,7 +130,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="also print it as an A4 PDF (needs Chromium); FILE ends in .pdf (default: next to the HTML file)",
     )
-    report.set_defaults(run=pages.report, takes_settings=False)
+    report.set_defaults(run=pages.report)
 
     compare = commands.add_parser(
         "compare", help="compare two runs person by person, or a method of your own with the attacks of a run"
@@ -157,18 +158,16 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="CSV file with a line for each person of both runs, readable by its owner only",
     )
-    compare.set_defaults(run=pages.compare, takes_settings=False)
+    compare.set_defaults(run=pages.compare)
 
     data = commands.add_parser("data", help="list, fetch or describe tables")
     steps = data.add_subparsers(dest="step", required=True, parser_class=Parser)
-    steps.add_parser("list", help="datasets and whether their files are here").set_defaults(
-        run=listings.data_list, takes_settings=False
-    )
+    steps.add_parser("list", help="datasets and whether their files are here").set_defaults(run=pages.data_list)
     prepare = steps.add_parser("prepare", help="download the official files")
     prepare.add_argument("name", help="as lightleak data list prints it")
     prepare.add_argument("--data", type=_path, help="folder to keep them in")
     prepare.add_argument("--force", action="store_true", help="download again")
-    prepare.set_defaults(run=listings.data_prepare, takes_settings=False)
+    prepare.set_defaults(run=pages.data_prepare)
     describe = steps.add_parser("describe", help="rows, columns, classes and encoded width of a dataset or a file")
     describe.add_argument("name", help="dataset, or a CSV, TSV or Parquet file")
     describe.add_argument("--label", help="label column of a file")
@@ -183,7 +182,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="missing values of a file: refuse the file (default), impute the median or the most frequent category, or "
         "make missing a category (of numbers: impute)",
     )
-    describe.set_defaults(run=listings.data_describe, takes_settings=False)
+    describe.set_defaults(run=pages.data_describe)
 
     doctor = commands.add_parser("doctor", help="check install, devices, data, storage, and suggest fixes")
     doctor.add_argument("--data", type=_path, metavar="FOLDER", help="folder with a subfolder of raw files per dataset")
@@ -193,17 +192,17 @@ def build_parser() -> argparse.ArgumentParser:
     )
     doctor.add_argument("--ray-address", help="of the cluster (default: RAY_ADDRESS, or Ray on this machine)")
     doctor.add_argument("--json", type=_path, metavar="FILE", help="write the findings to this .json file as well")
-    doctor.set_defaults(run=pages.doctor, takes_settings=False)
+    doctor.set_defaults(run=pages.doctor)
 
     listing = commands.add_parser("list", help="list attacks, datasets, targets, defenses, metrics or reproductions")
     listing.add_argument("what", choices=["attacks", "datasets", "targets", "defenses", "metrics", "reproductions"])
-    listing.set_defaults(run=listings.list_names, takes_settings=False)
+    listing.set_defaults(run=pages.list_names)
 
     explain = commands.add_parser(
         "explain", help="what an attack, a defense or a metric does and assumes, and what was measured"
     )
     explain.add_argument("name", help="an attack, a defense or a metric, as lightleak list prints it")
-    explain.set_defaults(run=listings.explain, takes_settings=False)
+    explain.set_defaults(run=pages.explain)
     return parser
 
 
