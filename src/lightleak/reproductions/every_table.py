@@ -146,7 +146,8 @@ def run_table(
     ran, comparison = sum(one.ours.n > 0 for one in compared), json.loads((place / "comparison.json").read_text())
     made, elsewhere = _environment(place, within.seen)
     notes = (*comparison["notes"], *elsewhere, *within.seen.failed)
-    why = f"{beyond}{ran or 'none'}, {_begun_first(chosen)}" if beyond and within.seen.is_late else ""
+    first_of_all = "our strongest attack, then those that take least" if chosen.strongest else "those that take least"
+    why = f"{beyond}{ran or 'none'}, {first_of_all}" if beyond and within.seen.is_late else ""
     return status(
         state="run" if ran else "not run",
         why=why if ran else "; ".join(filter(None, (why, *notes))),
@@ -209,10 +210,6 @@ def _afforded(reproduction: Reproduction, budget: float, costs: dict[str, Cost])
     if each[0] and (least := min(each[0])) > most:
         raise LightLeakError(f"{beyond}none, as the shortest part takes about {least / 60:.0f} min")
     return reproduction.in_part(), beyond
-
-
-def _begun_first(selection: Selection) -> str:
-    return "our strongest attack, then those that take least" if selection.strongest else "those that take least"
 
 
 def _shareable(table: TableStatus, selection: Selection) -> TableStatus:

@@ -408,7 +408,8 @@ class RestartSpread(Reproduction):
         assert found.ensemble is not None  # the configuration keeps it
         encoder = experiment.encoder
         true_rows = encoder.decode(truth.inputs, clamp=False)
-        pooled = [pool(align(encoder, part, 0), 0, "median") for part in found.ensemble.split(self.ensemble_size)]
+        size = max(cell.restarts or 1 for cell in self.table.drawn)
+        pooled = [pool(align(encoder, part, 0), 0, "median") for part in found.ensemble.split(size)]
         spread = {
             "std_restarts": _deviation(encoder, true_rows, found.ensemble),
             "std_ensembles": _deviation(encoder, true_rows, pooled),
@@ -418,11 +419,6 @@ class RestartSpread(Reproduction):
     def config(self) -> InversionConfig:
         """Settings of the attack: no sigmoid, and all restarts are kept."""
         return InversionConfig(restarts=ENSEMBLE, numerical="none", keep_ensemble=True)
-
-    @property
-    def ensemble_size(self) -> int:
-        """Restarts of an ensemble, as the cells say."""
-        return max(cell.restarts or 1 for cell in self.table.drawn)
 
     def column(self, cell: PaperCell) -> str:
         """See `Reproduction.column`."""

@@ -147,11 +147,9 @@ class NoisedGradients(UpdateAttacks):
     def train(self, cell: PaperCell, seed: int, index: int, at: Place) -> Rows:
         """The accuracy of a network trained under noise; it and the order of rows are the same at every scale."""
         dataset, network, scale = str(cell.dataset), cell.network or NETWORK, float(cell.noise_scale or 0.0)
-        experiment, optimizer = (
-            experiment_of(dataset, network, self.selection.data_folder),
-            OptimizerConfig("sgd", LEARNING_RATE),
-        )
+        experiment = experiment_of(dataset, network, self.selection.data_folder)
         cost, noise = TRAINING_COST / NOISED_EPOCHS, GaussianNoise(scale)
+        optimizer = OptimizerConfig("sgd", LEARNING_RATE)
         curve = accuracy_curve(experiment, optimizer, BATCH_SIZE, NOISED_EPOCHS, (seed, index), at, cost, noise)
         return [
             {

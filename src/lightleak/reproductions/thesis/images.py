@@ -10,7 +10,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -40,14 +39,7 @@ from lightleak.report.sections.pictures import FILE_NAME, picture_row, pictures_
 from lightleak.reproductions.paper.values import PaperCell, note, paper_settings
 from lightleak.reproductions.reproduction import MOST_TRAININGS, Place, Reproduction, Row, Rows, Stage, Work
 from lightleak.reproductions.settings import selected
-from lightleak.reproductions.thesis.image_models import (
-    ImageStudy,
-    image_model_scores,
-    image_study,
-    keep_untrained,
-    load_image_model,
-    model_work,
-)
+from lightleak.reproductions.thesis.image_models import ImageStudy, image_model_scores, image_study
 from lightleak.targets.image_resnet import ImageResNet
 
 IMAGE_ATTACKS = paper_settings("thesis")["image_attacks"]
@@ -87,8 +79,8 @@ class ImageAttack:
     def run(self, at: Place) -> Iterator[dict[str, Any]]:
         """Fit the generator, make and judge images, and yield a row for every search."""
         task, folder, device = self.study.task(self.seed), at.folder, at.device
-        target = load_image_model(self.study, self.network, self.seed, folder).to(device)
-        judge = ImageJudge(load_image_model(self.study, self.study.evaluation, self.seed, folder).to(device), task)
+        target = self.study.load_model(self.network, self.seed, folder).to(device)
+        judge = ImageJudge(self.study.load_model(self.study.evaluation, self.seed, folder).to(device), task)
         config, seed = self._config(), derive_seed(self.seed, SEEDED_AS.get(self.attack, self.attack), self.network)
         fitted = None
         if self.attack == "public_pseudo_labeled":
@@ -227,14 +219,9 @@ class ImageJudge:
             apart = (as_floats(self._private.pixels[own]) - image).flatten(1).square().sum(1)
             nearest.append(int(own[apart.argmin()]))
         return [
-            picture_row("made up", _bytes(to_pixels(made)), private=False),
-            picture_row("nearest private image", _bytes(self._private.pixels[nearest]), private=True),
+            picture_row("made up", to_pixels(made).numpy(), private=False),
+            picture_row("nearest private image", self._private.pixels[nearest].numpy(), private=True),
         ]
-
-
-def _bytes(pixels: Tensor) -> np.ndarray:
-    found: np.ndarray = pixels.numpy()
-    return found
 
 
 def public_samples(
@@ -282,7 +269,7 @@ class ImageTargets(Reproduction):
 
     def packs(self, folder: Path, device: torch.device) -> Sequence[Work]:
         """One training per network and seed."""
-        return [model_work(self.study, seed, name) for name in self.networks for seed in self.selection.seeds]
+        return [self.study.model_work(seed, name) for name in self.networks for seed in self.selection.seeds]
 
     def row(self, row: Row, stage: Stage, unit: str) -> Row:
         """The scores of a network, with its name and seed."""
@@ -343,7 +330,7 @@ class ImageInversions(ImageTargets):
         """Keep untrained networks, to time the attacks on them."""
         for name in dict.fromkeys(self.networks):
             for seed in self.selection.seeds:
-                keep_untrained(self.study, name, seed, folder)
+                self.study.keep_untrained(name, seed, folder)
 
     def attacks(self, folder: Path, device: torch.device) -> list[Work]:
         """One attack per seed, released network and name."""
@@ -384,7 +371,7 @@ def _held_out(study: ImageStudy, seeds: Sequence[int], folder: Path, device: tor
     scores: list[dict[str, Any]] = []
     for seed in seeds:
         task = study.task(seed)
-        judge = ImageJudge(load_image_model(study, study.evaluation, seed, folder).to(device), task)
+        judge = ImageJudge(study.load_model(study.evaluation, seed, folder).to(device), task)
         scores.append(judge.score(task.private_test.pixels, task.private_test.labels))
     return {"n": len(task.private_test), **{name: fmean(one[name] for one in scores) for name in METRICS}}
 
