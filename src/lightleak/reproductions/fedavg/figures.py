@@ -27,8 +27,8 @@ from lightleak.report.page import fill, render
 from lightleak.report.sections.pictures import PictureRow, picture_row
 from lightleak.reproductions.fedavg.clients import ImageClients
 from lightleak.reproductions.fedavg.job import attack_row, unit_id
-from lightleak.reproductions.fedavg.setting import AttackSetting, setting_of
-from lightleak.reproductions.fedavg.tables import ImageStudy, attack_facts, stand_in_notes
+from lightleak.reproductions.fedavg.setting import AttackSetting
+from lightleak.reproductions.fedavg.tables import ImageStudy
 from lightleak.reproductions.paper.values import PaperCell, paper_settings
 from lightleak.reproductions.reproduction import CPU, Place, Row, Rows, Work
 from lightleak.reproductions.settings import selected
@@ -116,16 +116,16 @@ class PictureGrid(ImageStudy):
         """One attack per method, on the first client of the first seed."""
         clients = ImageClients(self.preset, self.selection.seeds[0], self.selection.data_folder)
         by_epoch = bool(self.table.options.get("by_epoch"))
-        return [picture_work(clients, setting_of(cell, self.preset), by_epoch) for cell in self.cells]
+        return [picture_work(clients, AttackSetting.of(cell, self.preset), by_epoch) for cell in self.cells]
 
     def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
         """Where the pictures are."""
-        return {"figure": True, "attack": attack_facts(self.preset)}
+        return {"figure": True, "attack": self.preset.attack_facts}
 
     def leave(self, rows: Rows, folder: Path) -> None:
         """Write the page of pictures."""
         units = [row["unit"] for row in rows]
-        write_figure(folder, self.table.title, stand_in_notes(self.preset), units, self.table.options.get("shown"))
+        write_figure(folder, self.table.title, self.preset.stand_in_notes, units, self.table.options.get("shown"))
 
 
 def picture_work(clients: ImageClients, setting: AttackSetting, by_epoch: bool = False) -> Work:

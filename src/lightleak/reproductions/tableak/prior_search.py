@@ -21,14 +21,7 @@ from lightleak.experiments.unit import Unit, write_whole
 from lightleak.reproductions.paper.values import PaperCell, note
 from lightleak.reproductions.reproduction import Row, Rows, Stage
 from lightleak.reproductions.settings import Selection, check_settings
-from lightleak.reproductions.tableak.fedsgd import (
-    STRONGEST,
-    Setting,
-    UpdateAttacks,
-    gradient_setting_of,
-    options_of,
-    setting_of,
-)
+from lightleak.reproductions.tableak.fedsgd import STRONGEST, Setting, UpdateAttacks, gradient_setting_of
 
 CLIENTS = 5
 """Clients per cell by default; the paper has 50."""
@@ -206,8 +199,7 @@ class GradInversionSearch(PriorSearch):
 
     def weighted(self, setting: Setting, weight: Any) -> Setting:
         """See `PriorSearch.weighted`."""
-        named = dict(zip(("l2_prior", "batch_norm_prior"), weight or (), strict=False))
-        return replace(setting, options=options_of(dict(setting.options) | named))
+        return setting.with_options(**dict(zip(("l2_prior", "batch_norm_prior"), weight or (), strict=False)))
 
     def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
         """See `UpdateAttacks.remarks`."""
@@ -235,7 +227,7 @@ def local_setting_of(cell: PaperCell) -> Setting:
         reshuffle=False,
         label_order="batches",
     )
-    return setting_of(cell, {}, labels="true", protocol=protocol)
+    return Setting.of(cell, {}, labels="true", protocol=protocol)
 
 
 def has_prior(setting: Setting) -> bool:
@@ -245,9 +237,7 @@ def has_prior(setting: Setting) -> bool:
 
 def weighted(setting: Setting, weight: float | None) -> Setting:
     """The setting with a weight of the epoch prior; None leaves the attack unchanged."""
-    if weight is None:
-        return setting
-    return replace(setting, options=options_of(dict(setting.options) | {"epoch_prior": weight}))
+    return setting if weight is None else setting.with_options(epoch_prior=weight)
 
 
 def best_weight(trials: Mapping[Any, Setting], accuracy: Mapping[str, float], usual: Any = 0.0) -> Any:
@@ -263,7 +253,5 @@ def best_weight(trials: Mapping[Any, Setting], accuracy: Mapping[str, float], us
 
 
 def _with_restarts(setting: Setting, most: int) -> Setting:
-    options = dict(setting.options)
-    if "restarts" not in options:
-        return setting
-    return replace(setting, options=options_of(options | {"restarts": min(options["restarts"], most)}))
+    restarts = dict(setting.options).get("restarts")
+    return setting if restarts is None else setting.with_options(restarts=min(restarts, most))
