@@ -15,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from filelock import FileLock
 
 from lightleak.core.errors import UsageError
@@ -156,6 +157,23 @@ class Study:
         """The trials that have values."""
         return [trial for trial in self.trials if trial.state.name == "COMPLETE"]
 
+    @property
+    def default(self) -> Any | None:
+        """The complete trial of the defaults."""
+        return next((trial for trial in self.complete if trial.user_attrs.get(DEFAULT)), None)
+
+    def best_and_front(self) -> tuple[Any | None, set[int]]:
+        """Return the best complete trial (for several objectives the knee of their front), and the front's numbers."""
+        complete, objectives = self.complete, self.config.study.objectives
+        if not complete:
+            return None, set()
+        signs = np.array([-1.0 if one.direction == "maximize" else 1.0 for one in objectives])
+        if len(objectives) == 1:
+            return complete[int(np.argmin([trial.values[0] * signs[0] for trial in complete]))], set()
+        numbers = {trial.number for trial in self.optuna.best_trials}
+        front = [trial for trial in complete if trial.number in numbers]
+        return front[knee(np.array([trial.values for trial in front]) * signs)], numbers
+
     def ask(self) -> tuple[Any, dict[str, Any]] | None:
         """Begin the next trial and return it with its values by dotted key; ``None`` when all trials have begun.
 
@@ -225,3 +243,25 @@ def _id_of(folder: Path) -> str:
     if not file.is_file():
         write_whole(file, uuid.uuid4().hex)
     return file.read_text()
+
+
+def knee(values: Sequence[Sequence[float]] | np.ndarray) -> int:
+    """Index of the point of a front that lies farthest from the line between its ends, towards the good corner.
+
+    Objectives are scaled to [0, 1] over the front. With more than two objectives, or where no point lies on the good
+    side of the line: the point nearest to the best of every objective.
+
+    Args:
+        values: ``[points, objectives]`` of the front, small is good.
+
+    >>> knee([[0.0, 1.0], [0.1, 0.2], [1.0, 0.0]])
+    1
+    """
+    points = np.asarray(values, dtype=float)
+    low, high = points.min(0), points.max(0)
+    scaled = (points - low) / np.where(high > low, high - low, 1.0)
+    if points.shape[1] == 2:
+        inside = 1 - scaled.sum(1)  # of the line from (0, 1) to (1, 0), in units of its distance
+        if inside.max() > 0:
+            return int(inside.argmax())
+    return int(np.linalg.norm(scaled, axis=1).argmin())
