@@ -149,10 +149,8 @@ def _read_lines(file: Path, rows: Sequence[Row]) -> Iterator[_Line]:
 
 def _metrics(rows: Iterable[Row]) -> set[str]:
     """Names of the scores that a run has."""
-    no_metrics = {*KEYS, *METHOD}
-    return {
-        name for row in rows for name, value in row.items() if name not in no_metrics and _number(value) is not None
-    }
+    keys = {*KEYS, *METHOD}
+    return {name for row in rows for name, value in row.items() if name not in keys and _number(value) is not None}
 
 
 def _check_columns(file: Path, columns: Sequence[str], rows: Sequence[Row], metrics: set[str]) -> None:

@@ -66,7 +66,8 @@ def data_describe(parsed: argparse.Namespace, console: Console) -> None:
     else:
         dropped, codes = names(parsed.drop), names(parsed.categorical)
         table = load_table(Path(parsed.name), parsed.label, drop=dropped, missing=parsed.missing, categorical=codes)
-    schema, shares = table.schema, table.train[table.schema.label.name].value_counts(normalize=True)
+    schema, label = table.schema, table.schema.label
+    shares = table.train[label.name].value_counts(normalize=True)
     console.print(f"{table.card.title}: {len(table.train)} training rows, {len(table.test)} test rows", soft_wrap=True)
     console.print(
         f"{len(schema.categorical)} categorical and {len(schema.numerical)} numerical columns, "
@@ -80,9 +81,7 @@ def data_describe(parsed: argparse.Namespace, console: Console) -> None:
             else f"{table.train[column.name].min():g} to {table.train[column.name].max():g}"
         )
         grid.add_row(column.name, str(column.kind), values)
-    grid.add_row(
-        schema.label.name, "label", ", ".join(f"{c} {shares.get(c, 0):.1%}" for c in schema.label.categories[:6])
-    )
+    grid.add_row(label.name, "label", ", ".join(f"{c} {shares.get(c, 0):.1%}" for c in label.categories[:6]))
     console.print(grid)
     if table.possible_codes:
         console.print(codes_notice(table.possible_codes), soft_wrap=True, highlight=False, markup=False)

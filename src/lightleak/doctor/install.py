@@ -162,9 +162,8 @@ def import_errors(modules: Sequence[str], timeout: float = IMPORT_SECONDS) -> di
     left = list(modules)
     while left:
         try:
-            done = subprocess.run(
-                [sys.executable, "-c", _IMPORT_EACH, *left], capture_output=True, text=True, timeout=timeout
-            )
+            words = [sys.executable, "-c", _IMPORT_EACH, *left]
+            done = subprocess.run(words, capture_output=True, text=True, timeout=timeout)
             output, ended = done.stdout, f"ended the process with code {done.returncode}"
         except subprocess.TimeoutExpired as error:
             output, ended = _decoded(error.stdout), f"took more than {timeout:g} seconds"

@@ -326,10 +326,9 @@ class _Budget(StageEngine):
 
     def _in_part(self, packs: Sequence[Pack], first: frozenset[str]) -> Iterator[Pack]:
         """Yield the packs of a table in part in the order in which they are begun."""
-        ours = {id(pack): rows for pack in packs if (rows := _rows_attacked(pack, first)) is not None}
-        waiting = sorted((pack for pack in packs if id(pack) in ours), key=lambda pack: ours[id(pack)])
+        ours = [pack for pack in packs if isinstance(pack, UpdatePack) and pack.units[0].attack in first]
         begun, until = set[int](), self._after(STRONGEST_SHARE)
-        for pack in waiting:
+        for pack in sorted(ours, key=lambda pack: pack.units[0].rows):
             if time.monotonic() >= until:
                 break
             begun.add(id(pack))
@@ -358,13 +357,6 @@ class _Budget(StageEngine):
 
     def close(self) -> None:
         """Leave the workers to the engine."""
-
-
-def _rows_attacked(pack: Pack, attacks: frozenset[str]) -> int | None:
-    """Rows of an update that a pack attacks with one of these attacks; None for any other work."""
-    if not isinstance(pack, UpdatePack) or pack.units[0].attack not in attacks:
-        return None
-    return pack.units[0].rows
 
 
 def _is_of(unit: Unit, row: Mapping[str, Any]) -> bool:

@@ -68,22 +68,18 @@ class ObjectiveConfig:
 
     def require(self, attacks: Collection[str], is_trained: bool) -> None:
         """Raise `UsageError` where an audit of updates with these attacks has no such number, or several."""
-        name, known = self.metric, sorted(attacks)
+        place, known = f"study.objectives: {self.metric!r}", sorted(attacks)
         if self.is_of_training:
             if not is_trained:
-                raise UsageError(f"study.objectives: {name!r} needs a training; training.epochs is 0")
+                raise UsageError(f"{place} needs a training; training.epochs is 0")
             return
         attack = self.where.get("attack")
         if attack is not None and attack not in attacks:
             raise UsageError(f"study.objectives: where.attack must be one of {', '.join(known)}, got {attack!r}")
-        if name == LEAKAGE and BASELINE not in attacks:
-            raise UsageError(
-                f"study.objectives: {name!r} is measured against {BASELINE!r}, which attacks does not name"
-            )
+        if self.metric == LEAKAGE and BASELINE not in attacks:
+            raise UsageError(f"{place} is measured against {BASELINE!r}, which attacks does not name")
         if attack is None and len(set(attacks) - {BASELINE}) > 1:
-            raise UsageError(
-                f"study.objectives: {name!r} of which attack? add where: {{attack: NAME}}, one of {', '.join(known)}"
-            )
+            raise UsageError(f"{place} of which attack? add where: {{attack: NAME}}, one of {', '.join(known)}")
 
     def of_run(self, rows: Sequence[Mapping[str, Any]], folder: Path) -> float:
         """Return the value of a run, from its rows or from what the training in its folder logged.

@@ -150,9 +150,7 @@ def _write_table(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     for name in table.columns:
         kinds = {type(value) for value in table[name].dropna()}
         if str in kinds and len(kinds) > 1:
-            table[name] = [
-                value if value is None or isinstance(value, str) else json.dumps(value) for value in table[name]
-            ]
+            table[name] = [value if isinstance(value, str | None) else json.dumps(value) for value in table[name]]
     content = BytesIO()
     table.to_parquet(content, index=False)
     write_whole(file, content.getvalue())

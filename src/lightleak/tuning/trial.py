@@ -164,12 +164,11 @@ def check_trial(config: TuneConfig, tree: Mapping[str, Any]) -> Any:
         )
     for objective in config.study.objectives:
         objective.require(loaded.attacks, bool(loaded.rounds))
-    if config.study.budget.seconds is not None and not (
-        loaded.initial.batches and len(loaded.initial.batch_sizes) == 1
-    ):
+    initial = loaded.initial
+    if config.study.budget.seconds is not None and not (initial.batches and len(initial.batch_sizes) == 1):
         raise UsageError(
             "study.budget.seconds is measured on fresh clients of one size; initial.batches must be at least 1 and "
-            f"initial.batch_sizes one size, got {loaded.initial.batches} and {list(loaded.initial.batch_sizes)}"
+            f"initial.batch_sizes one size, got {initial.batches} and {list(initial.batch_sizes)}"
         )
     check_served(loaded, prepare_experiment(loaded))
     return loaded

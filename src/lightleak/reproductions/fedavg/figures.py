@@ -30,7 +30,7 @@ from lightleak.reproductions.fedavg.job import attack_row, unit_id
 from lightleak.reproductions.fedavg.setting import AttackSetting
 from lightleak.reproductions.fedavg.tables import ImageStudy
 from lightleak.reproductions.paper.values import PaperCell, paper_settings
-from lightleak.reproductions.reproduction import CPU, Place, Row, Rows, Work
+from lightleak.reproductions.reproduction import CPU, Place, Rows, Work
 from lightleak.reproductions.settings import selected
 
 FILE_NAME = "figure.html"
@@ -49,9 +49,7 @@ def pictures_file(folder: Path, unit: str) -> Path:
     return folder / "pictures" / f"{unit}.json"
 
 
-def write_figure(
-    folder: Path, title: str, notes: Sequence[str], units: Sequence[str], shown: int | None = None
-) -> None:
+def write_figure(folder: Path, title: str, notes: Sequence[str], units: Sequence[str], shown: int | None) -> None:
     """Write the page of the pictures that units have kept.
 
     Args:
@@ -135,9 +133,7 @@ def picture_work(clients: ImageClients, setting: AttackSetting, by_epoch: bool =
     return Work([unit_id(clients, name, 0)], compute, float(clients.preset.steps))
 
 
-def attack_with_pictures(
-    clients: ImageClients, setting: AttackSetting, name: str, by_epoch: bool, at: Place
-) -> list[Row]:
+def attack_with_pictures(clients: ImageClients, setting: AttackSetting, name: str, by_epoch: bool, at: Place) -> Rows:
     """Attack, score, and keep the pictures in the order of the client's images."""
     update, truth = clients.observe(setting.clients, 0)
     attack = setting.make_attack(clients.preset)

@@ -116,9 +116,7 @@ class PriorSearch(UpdateAttacks):
         """Return the weight of every setting by the finished part of the search; the usual one without any."""
         accuracy = {row["setting"]: row["cell_accuracy"] for row in finished_rows(self.search_units(), folder)}
         trials = self.trials()
-        return {
-            setting: best_weight(trials.get(setting, {}), accuracy, self.usual(setting)) for setting in self.settings()
-        }
+        return {one: best_weight(trials.get(one, {}), accuracy, self.usual(one)) for one in self.settings()}
 
     def leave(self, rows: Rows, folder: Path) -> None:
         """Write a summary of the search, with the chosen weights."""

@@ -160,10 +160,9 @@ def image_model_scores(name: str, seed: int, folder: Path) -> ModelScores:
 def train_image_network(study: ImageStudy, name: str, images: LabeledImages, seed: int, at: Place) -> ImageResNet:
     """Train a network for all of its epochs, as the thesis does: to 100% of the training images."""
     own = derive_seed(seed, "image network", name)
-    network = build_resnet(name, images.shape[0], len(images.names), derive_seed(own, "weights"))
-    module = TabularClassifier(
-        network, OptimizerConfig("adam", study.learning_rate), n_classes=len(images.names), seed=own
-    )
+    n_classes = len(images.names)
+    network = build_resnet(name, images.shape[0], n_classes, derive_seed(own, "weights"))
+    module = TabularClassifier(network, OptimizerConfig("adam", study.learning_rate), n_classes=n_classes, seed=own)
     rows = TensorDataset(as_floats(images.pixels), images.labels)
     batches = BatchSampler(len(rows), study.batch_size, True, derive_seed(own, "batches"))
     loader = batch_loader(rows, batches)
