@@ -10,6 +10,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pandas as pd
 
 from lightleak.core.records import to_json
@@ -83,8 +84,6 @@ def importance(study: Study) -> dict[str, dict[str, float]]:
 
     Settings that apply only in some trials are left out. Empty if the trials are too few or all alike.
     """
-    import optuna
-
     if len(study.complete) < IMPORTANCE_TRIALS:
         return {}
     found = {}

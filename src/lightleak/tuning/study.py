@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import optuna
 from filelock import FileLock
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import Trial, TrialState
 
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed
@@ -43,18 +46,14 @@ def open_storage(address: str) -> Any:
     Raises:
         Exception: SQLAlchemy's and the driver's own, for a database that cannot be opened.
     """
-    import optuna
-
     if address.startswith(PROXY):
         host, _, port = address.removeprefix(PROXY).rpartition(":")
         with without_experimental_warnings():
             return optuna.storages.GrpcStorageProxy(host=host, port=int(port))
     if Path(address).is_absolute():
-        from optuna.storages import journal
-
         # Optuna's own lock outlives a killed process for 30 s, and then two that wait can both take it.
         lock: Any = FileLock(f"{address}{LOCK_SUFFIX}", mode=FILE_MODE)
-        return optuna.storages.JournalStorage(journal.JournalFileBackend(address, lock))
+        return optuna.storages.JournalStorage(JournalFileBackend(address, lock))
     return optuna.storages.get_storage(address)
 
 
@@ -68,8 +67,6 @@ def served(storage: Any, host: str) -> Iterator[str]:
         storage: of the study.
         host: address of this machine that the others reach.
     """
-    import optuna
-
     with socket.socket() as free:
         free.bind((host, 0))
         port = free.getsockname()[1]
@@ -122,8 +119,6 @@ class Study:
     """
 
     def __init__(self, config: TuneConfig, folder: Path) -> None:
-        import optuna
-
         optuna.logging.set_verbosity(optuna.logging.ERROR)  # not a line for every trial
         self.config, self.folder = config, folder
         self.name = STUDY_NAME if config.study.storage is None else f"{STUDY_NAME} {_id_of(folder)}"
@@ -179,8 +174,6 @@ class Study:
 
         A trial whose settings an earlier one has had ends at once, with the same values.
         """
-        from optuna.trial import Trial
-
         while True:
             left = self._left_unfinished()
             begun = sum(trial.state.name != "WAITING" for trial in self.trials)
@@ -203,14 +196,10 @@ class Study:
 
     def tell(self, number: int, values: Sequence[float] | None) -> None:
         """Record the values of a trial, or ``None`` for a pruned one."""
-        from optuna.trial import TrialState
-
         self.optuna.tell(number, values, state=TrialState.PRUNED if values is None else None)
 
     def tell_failed(self, number: int, error: str) -> None:
         """Record a trial that cannot be run with its settings; it counts, and is not repeated."""
-        from optuna.trial import TrialState
-
         self._begun[number].set_user_attr(ERROR, error)
         self.optuna.tell(number, state=TrialState.FAIL)
 
@@ -222,8 +211,6 @@ class Study:
 
     def _left_unfinished(self) -> Any | None:
         """Return the first running trial of an earlier driver; those that killed too many are ended."""
-        from optuna.trial import Trial
-
         for frozen in self.trials:
             if frozen.state.name != "RUNNING" or frozen.number in self._begun:
                 continue

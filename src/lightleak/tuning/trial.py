@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
+import optuna
 import torch
 
 from lightleak.attacks import ATTACKS
@@ -223,9 +224,7 @@ def _run_audit_of_updates(
         if (value := first.of_rows(rows)) is not None:
             judge.report(value, len({_update(row) for row in rows}))
             if judge.should_prune():
-                from optuna import TrialPruned
-
-                raise TrialPruned
+                raise optuna.TrialPruned
     return rows
 
 
@@ -321,8 +320,6 @@ class TrialPack(Pack):
 
     def run(self, folder: Path, device: torch.device, report: Report) -> None:
         """Run or resume the trial and write its values."""
-        import optuna
-
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         storage, pruner = open_storage(self.storage), build_pruner(self.study.pruner)
         study = optuna.load_study(study_name=self.study_name, storage=storage, pruner=pruner)
