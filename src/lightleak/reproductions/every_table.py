@@ -42,12 +42,7 @@ MINUTES = 8.0
 
 
 def run_every_table(
-    pattern: str,
-    folder: Path,
-    where: RunConfig,
-    budget: float = MINUTES,
-    selection: Selection | None = None,
-    console: Console | None = None,
+    pattern: str, folder: Path, where: RunConfig, budget: float, selection: Selection, console: Console
 ) -> Status:
     """Run every table whose name fits a pattern, and write ``status.json`` and ``status.html`` after each.
 
@@ -69,13 +64,12 @@ def run_every_table(
         UsageError: no table fits the pattern.
         KeyboardInterrupt: passed on; what is finished is kept.
     """
-    console, known = console or Console(), paper_tables()
+    known = paper_tables()
     names = [name for name in known if fnmatch(name, pattern)]
     if not names:
         raise UsageError(f"no table or figure is called {pattern!r}{close_match(pattern, known)}")
     folder.mkdir(parents=True, exist_ok=True)
-    status, selection = Status.load(folder / STATUS_FILE), selection or Selection()
-    costs: dict[str, Cost] = {}
+    status, costs = Status.load(folder / STATUS_FILE), dict[str, Cost]()
     with open_engine(where) as engine:
         for name in names:
             line = line_name(name, selection)

@@ -118,10 +118,7 @@ STUDIES: dict[str, ImageStudy] = {
 
 
 def image_study(
-    dataset: str | None = None,
-    choice: PrivateChoice = "first",
-    data_folder: str | None = None,
-    iterations: int | None = None,
+    dataset: str | None, choice: PrivateChoice, data_folder: str | None, iterations: int | None
 ) -> ImageStudy:
     """The study of a dataset; None is ``digits``, which needs no files.
 
