@@ -1,6 +1,7 @@
 """What exact inversion can do against a target: asked of the attack itself, on an update of the built network."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import pandas as pd
 
@@ -61,18 +62,9 @@ def _asked(name: str) -> Iterator[tuple[str, str | None, bool]]:
         yield "built", f"not built for tables with default options ({error})", False
         return
     inputs, labels = encoder.encode(frame), encoder.encode_labels(frame)
+    update_of = partial(client_update, network, spec, encoder, inputs, labels, share_labels=False, seed=0)
     for words, statistics, training in _ASKED:
-        update, _ = client_update(
-            network,
-            spec,
-            encoder,
-            inputs,
-            labels,
-            share_labels=False,
-            share_statistics=statistics,
-            training_mode=training,
-            seed=0,
-        )
+        update, _ = update_of(share_statistics=statistics, training_mode=training)
         try:
             ATTACKS.get("exact")(batch_statistics=statistics).check(update)
             shifted = "" if statistics or not normalizes_by_batch(update) else f" {UP_TO_A_SHIFT}"

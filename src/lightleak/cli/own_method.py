@@ -269,15 +269,8 @@ def _compared(group: tuple[Any, ...], pairs: Mapping[tuple[Any, ...], list[tuple
     difference = paired_difference(ours, own, _range(metric)[1])
     mine, theirs = estimate(own.values()), estimate(ours.values())
     assert difference is not None and mine is not None and theirs is not None  # there is a pair
-    return Compared(
-        {key: value for key, value in zip(CONDITION, condition, strict=True) if value is not None},
-        method,
-        attack,
-        metric,
-        mine,
-        theirs,
-        difference,
-    )
+    known = {key: value for key, value in zip(CONDITION, condition, strict=True) if value is not None}
+    return Compared(known, method, attack, metric, mine, theirs, difference)
 
 
 def _values(row: Row, keys: Iterable[str]) -> tuple[Any, ...]:

@@ -141,15 +141,13 @@ def conflicts(names: Iterable[str], requirements_of: RequirementsOf, version_of:
 
 def imports(modules: Sequence[str], errors: Mapping[str, str]) -> list[Finding]:
     """Find modules that are installed but cannot be imported."""
-    findings = [
-        Check(TOPIC, f"import {module}").problem(
-            error, f"reinstall its package: pip install --force-reinstall --no-deps {_package_of(module)}"
-        )
-        for module, error in errors.items()
-    ]
+    findings = []
     if len(errors) < len(modules):
         text = f"{len(modules) - len(errors)} of {len(modules)} installed packages can be imported"
-        findings.insert(0, Check(TOPIC, "imports").ok(text))
+        findings.append(Check(TOPIC, "imports").ok(text))
+    for module, error in errors.items():
+        fix = f"reinstall its package: pip install --force-reinstall --no-deps {_package_of(module)}"
+        findings.append(Check(TOPIC, f"import {module}").problem(error, fix))
     return findings
 
 

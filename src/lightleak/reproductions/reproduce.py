@@ -44,15 +44,9 @@ SHOWN_UNITS = 3
 
 
 def reproduce(
-    name: str,
-    selection: Selection,
-    folder: Path,
-    where: RunConfig,
-    command: Sequence[str] = (),
-    console: Console | None = None,
+    name: str, selection: Selection, folder: Path, where: RunConfig, command: Sequence[str], console: Console
 ) -> list[Compared]:
     """Run a reproduction into ``folder`` and print the comparison; see `run_reproduction`."""
-    console = console or Console()
     with open_engine(where) as engine:
         compared, page = run_reproduction(name, selection, folder, engine, command, console.quiet)
     console.print(Markdown(page))
@@ -160,9 +154,7 @@ def describe_reproduction(name: str, selection: Selection, device: str, workers:
 
 
 def probe_stages(
-    reproduction: Reproduction,
-    write: Callable[[str], None] = lambda line: None,
-    known: dict[str, Cost] | None = None,
+    reproduction: Reproduction, write: Callable[[str], None] = lambda line: None, known: dict[str, Cost] | None = None
 ) -> list[Sequence[Estimate]]:
     """Estimate every stage of a reproduction by short probes.
 

@@ -50,6 +50,58 @@ SEEDED_AS = {new: old for old, new in REGISTERED.items()}
 """Names from which seeds are derived, where an attack has another name today: the same images are drawn as before."""
 
 
+class ImageJudge:
+    """The truth: the evaluation model, and the private images that both models were trained on."""
+
+    def __init__(self, network: ImageResNet, task: ImageTask) -> None:
+        self._network, self._private = network, task.private_train
+        self._n_classes = task.n_classes
+        self._features = self.features(task.private_train.pixels)
+
+    @torch.no_grad()
+    def features(self, images: Tensor) -> Tensor:
+        """What the evaluation model's last layer sees, ``[n, f]``, on the CPU."""
+        device = self._network.output.weight.device
+        return torch.cat([self._network.features(as_floats(part).to(device)).cpu() for part in images.split(1024)])
+
+    def score(self, images: Tensor, labels: Tensor) -> dict[str, Any]:
+        """Scores of images that were made for ``labels``, as columns of a row.
+
+        ``attack_accuracy`` with Wilson's interval over images; ``by_class``, the same by class; ``knn_distance``, the
+        squared distance of features to the nearest private image of the class, as in PLG-MI's published code;
+        ``knn_pixels``, Eq. 3.14 on images in [-1, 1]; ``frechet_distance``, Eq. 3.12 on features.
+        """
+        features = self.features(images)
+        with torch.no_grad():
+            logits = self._network.output(features.to(self._network.output.weight.device)).float().cpu()
+        accuracy = accuracy_of_counts(*class_counts(logits, labels, self._n_classes))
+        private = self._private
+        near = knn_distance(features, labels, self._features, private.labels, squared=True)
+        return {
+            "attack_accuracy": float(accuracy["mean"]),
+            "attack_accuracy_low": float(accuracy["pooled_low"]),
+            "attack_accuracy_high": float(accuracy["pooled_high"]),
+            "by_class": dict(zip(private.names, accuracy["per_class"].tolist(), strict=True)),
+            "knn_distance": float(near.mean()),
+            "knn_pixels": float(knn_distance(as_floats(images), labels, private.images, private.labels).mean()),
+            "frechet_distance": frechet_distance(features, self._features),
+        }
+
+    def pictures(self, samples: ImageSamples, classes: Sequence[int]) -> list[dict[str, Any]]:
+        """The first image made of each class, not the best, above the private one it is nearest to (Fig. 5.1)."""
+        first = [int(torch.nonzero(samples.labels == index)[0]) for index in classes]
+        made = samples.images[first]
+        nearest = []
+        for index, image in zip(classes, made, strict=True):
+            own = torch.nonzero(self._private.labels == index).squeeze(1)
+            apart = (as_floats(self._private.pixels[own]) - image).flatten(1).square().sum(1)
+            nearest.append(int(own[apart.argmin()]))
+        return [
+            picture_row("made up", to_pixels(made).numpy(), private=False),
+            picture_row("nearest private image", self._private.pixels[nearest].numpy(), private=True),
+        ]
+
+
 @dataclass(frozen=True)
 class ImageAttack:
     """One attack on one network.
@@ -109,12 +161,7 @@ class ImageAttack:
         return config
 
     def _row(
-        self,
-        folder: Path,
-        judge: "ImageJudge",
-        chosen: PseudoLabels,
-        fitted: FittedImages | None,
-        samples: ImageSamples,
+        self, folder: Path, judge: ImageJudge, chosen: PseudoLabels, fitted: FittedImages | None, samples: ImageSamples
     ) -> dict[str, Any]:
         """The row of a search; its entry for the report and its pictures are written."""
         unit, task = self._unit(samples.search), self.study.task(self.seed)
@@ -170,58 +217,6 @@ class ImageAttack:
         pictures = {"classes": [names[index] for index in shown], "rows": judge.pictures(samples, shown)}
         write_whole(folder / "pictures" / f"{unit}.json", json.dumps(pictures))
         return row
-
-
-class ImageJudge:
-    """The truth: the evaluation model, and the private images that both models were trained on."""
-
-    def __init__(self, network: ImageResNet, task: ImageTask) -> None:
-        self._network, self._private = network, task.private_train
-        self._n_classes = task.n_classes
-        self._features = self.features(task.private_train.pixels)
-
-    @torch.no_grad()
-    def features(self, images: Tensor) -> Tensor:
-        """What the evaluation model's last layer sees, ``[n, f]``, on the CPU."""
-        device = self._network.output.weight.device
-        return torch.cat([self._network.features(as_floats(part).to(device)).cpu() for part in images.split(1024)])
-
-    def score(self, images: Tensor, labels: Tensor) -> dict[str, Any]:
-        """Scores of images that were made for ``labels``, as columns of a row.
-
-        ``attack_accuracy`` with Wilson's interval over images; ``by_class``, the same by class; ``knn_distance``, the
-        squared distance of features to the nearest private image of the class, as in PLG-MI's published code;
-        ``knn_pixels``, Eq. 3.14 on images in [-1, 1]; ``frechet_distance``, Eq. 3.12 on features.
-        """
-        features = self.features(images)
-        with torch.no_grad():
-            logits = self._network.output(features.to(self._network.output.weight.device)).float().cpu()
-        accuracy = accuracy_of_counts(*class_counts(logits, labels, self._n_classes))
-        private = self._private
-        near = knn_distance(features, labels, self._features, private.labels, squared=True)
-        return {
-            "attack_accuracy": float(accuracy["mean"]),
-            "attack_accuracy_low": float(accuracy["pooled_low"]),
-            "attack_accuracy_high": float(accuracy["pooled_high"]),
-            "by_class": dict(zip(private.names, accuracy["per_class"].tolist(), strict=True)),
-            "knn_distance": float(near.mean()),
-            "knn_pixels": float(knn_distance(as_floats(images), labels, private.images, private.labels).mean()),
-            "frechet_distance": frechet_distance(features, self._features),
-        }
-
-    def pictures(self, samples: ImageSamples, classes: Sequence[int]) -> list[dict[str, Any]]:
-        """The first image made of each class, not the best, above the private one it is nearest to (Fig. 5.1)."""
-        first = [int(torch.nonzero(samples.labels == index)[0]) for index in classes]
-        made = samples.images[first]
-        nearest = []
-        for index, image in zip(classes, made, strict=True):
-            own = torch.nonzero(self._private.labels == index).squeeze(1)
-            apart = (as_floats(self._private.pixels[own]) - image).flatten(1).square().sum(1)
-            nearest.append(int(own[apart.argmin()]))
-        return [
-            picture_row("made up", to_pixels(made).numpy(), private=False),
-            picture_row("nearest private image", self._private.pixels[nearest].numpy(), private=True),
-        ]
 
 
 def public_samples(
