@@ -8,9 +8,8 @@ python benchmarks/status.py DIR   # first take over the tables of DIR/status.jso
 import sys
 from pathlib import Path
 
-from lightleak.reproductions.filled_status import judged_again, merged
 from lightleak.reproductions.paper.values import load_paper_table, paper_tables
-from lightleak.reproductions.status import STATUS_FILE, Status, status_markdown
+from lightleak.reproductions.status import STATUS_FILE, Status, judged_again, merged, status_markdown
 
 HERE = Path(__file__).parent
 KEPT = HERE / STATUS_FILE

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from lightleak.cards import Card, all_cards
-from lightleak.cards.bibliography import Paper, bibliography
+from lightleak.cards.shipped import Paper, bibliography
 
 OWN = re.compile(
     r"LightLeak's own$|LightLeak: all rows|LightLeak's own; the measure is that of the thesis|SDMetrics, DataCebo$|$"

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from lightleak.cards import all_cards
-from lightleak.cards.measured import measurements
+from lightleak.cards.shipped import measurements
 
 RESULTS = (Path(__file__).parents[2] / "benchmarks" / "RESULTS.md").read_text("utf-8")
 CONTENT = yaml.safe_load((files("lightleak.cards") / "measured.yaml").read_text("utf-8"))

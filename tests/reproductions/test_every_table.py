@@ -91,7 +91,7 @@ def test_every_table_is_run_once_and_shares_its_attacks(
     tmp_path: Path, silent: Console, attacked: list[str], at_a_cost: Any
 ) -> None:
     at_a_cost(0.01)
-    status = run_every_table("*", tmp_path, HERE, 1.0, console=silent)
+    status = run_every_table("*", tmp_path, HERE, 1.0, Selection(), silent)
     first, second, missing = status.tables
     assert (first.state, first.measurements, first.counted) == ("run", 6, "batches")
     assert [row.n for row in first.cells] == [6, 6] == [row.n for row in second.cells]
@@ -104,16 +104,16 @@ def test_every_table_is_run_once_and_shares_its_attacks(
     assert (tmp_path / "status.html").stat().st_mode & 0o077 == 0
 
     del attacked[:]
-    assert run_every_table("*", tmp_path, HERE, 1.0, console=silent).tables[:2] == (first, second)
+    assert run_every_table("*", tmp_path, HERE, 1.0, Selection(), silent).tables[:2] == (first, second)
     assert attacked == []
 
 
 def test_a_larger_budget_adds_measurements(tmp_path: Path, silent: Console, at_a_cost: Any) -> None:
     at_a_cost(60.0)
-    few = run_every_table("tableak-made1", tmp_path, HERE, 1.0, console=silent).tables[0]
+    few = run_every_table("tableak-made1", tmp_path, HERE, 1.0, Selection(), silent).tables[0]
     assert few.measurements == 3  # three times the budget, and still not judged
     assert few.judged == 0 and verdict(few.cells[0]) == "not judged"
-    more = run_every_table("tableak-made1", tmp_path, HERE, 6.0, console=silent).tables[0]
+    more = run_every_table("tableak-made1", tmp_path, HERE, 6.0, Selection(), silent).tables[0]
     assert more.measurements == 6 and more.seconds > few.seconds
     assert more.command == "lightleak reproduce tableak-made1 --seeds 1 --batches 6"
 
@@ -127,7 +127,7 @@ def test_a_table_beyond_its_budget_is_measured_in_part_cheapest_cells_first(
         return 200.0 * len(attacked)  # three times the budget is over after three attacks, in the first pack
 
     monkeypatch.setattr(module.time, "monotonic", clock)
-    table = run_every_table("tableak-made1", tmp_path, HERE, 3.0, console=silent).tables[0]
+    table = run_every_table("tableak-made1", tmp_path, HERE, 3.0, Selection(), silent).tables[0]
     assert table.state == "run" and table.measurements == 5
     assert [row.n for row in table.cells] == [0, 5] and all("random" in id for id in attacked)
     assert "all 2 cells takes about 10 min" in table.why and "measured: 1, those" in table.why
@@ -163,7 +163,7 @@ def test_a_table_of_which_nothing_fits_the_budget_says_so(
 ) -> None:
     at_a_cost(600.0)
     monkeypatch.setattr(module.time, "monotonic", iter(range(0, 10**6, 600)).__next__)
-    table = run_every_table("tableak-made1", tmp_path, HERE, 3.0, console=silent).tables[0]
+    table = run_every_table("tableak-made1", tmp_path, HERE, 3.0, Selection(), silent).tables[0]
     assert table.state == "not run" and "all 2 cells takes about 10 min" in table.why and "measured: none" in table.why
 
 
@@ -191,7 +191,7 @@ def test_a_table_whose_shortest_part_is_beyond_three_budgets_is_not_begun(
     tmp_path: Path, silent: Console, attacked: list[str], at_a_cost: Any
 ) -> None:
     at_a_cost(120_000.0)
-    table = run_every_table("tableak-made1", tmp_path, HERE, 3.0, console=silent).tables[0]
+    table = run_every_table("tableak-made1", tmp_path, HERE, 3.0, Selection(), silent).tables[0]
     assert attacked == [] and table.state == "not run"
     assert "about 2000 min" in table.why and "measured: none, as the shortest part takes about 20 min" in table.why
 
@@ -275,7 +275,7 @@ def test_no_pack_begins_after_three_budgets(
 ) -> None:
     at_a_cost(0.01)
     monkeypatch.setattr(module.time, "monotonic", iter(range(0, 10**6, 200)).__next__)
-    table = run_every_table("tableak-made1", tmp_path, HERE, 1.0, console=silent).tables[0]
+    table = run_every_table("tableak-made1", tmp_path, HERE, 1.0, Selection(), silent).tables[0]
     assert attacked == [] and table.state == "not run"
 
 
@@ -292,7 +292,7 @@ def _cells(made: PaperTable, selection: Selection) -> list[PaperCell]:
 
 def test_unknown_names_are_refused(tmp_path: Path, silent: Console) -> None:
     with pytest.raises(UsageError, match=r"'tableak-mode1' \(did you mean 'tableak-made1'"):
-        run_every_table("tableak-mode1", tmp_path, HERE, console=silent)
+        run_every_table("tableak-mode1", tmp_path, HERE, 1.0, Selection(), silent)
 
 
 def test_a_damaged_status_is_named(tmp_path: Path) -> None:

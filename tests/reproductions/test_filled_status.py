@@ -8,9 +8,8 @@ import pytest
 
 from lightleak.core.summary import summarize
 from lightleak.reproductions.comparison import Compared, chance_of_agreement
-from lightleak.reproductions.filled_status import filled_in, judged_again, merged
 from lightleak.reproductions.paper.values import PaperCell, load_paper_table
-from lightleak.reproductions.status import Status, TableStatus, page, status_markdown
+from lightleak.reproductions.status import Status, TableStatus, filled_in, judged_again, merged, page, status_markdown
 
 TABLE = load_paper_table("tableak-table1")
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from lightleak.core.errors import UsageError
 from lightleak.experiments.kinds.vertical import kind as vertical
 from lightleak.experiments.probe import Cost
-from lightleak.reproductions import plan
+from lightleak.reproductions import reproduce as module
 from lightleak.reproductions.fedavg.setting import PRESETS
 from lightleak.reproductions.paper.values import load_paper_table
 from lightleak.reproductions.reproduction import CPU, Place, Work
@@ -21,12 +21,12 @@ from lightleak.reproductions.settings import Selection
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Probes that stop at once."""
-    monkeypatch.setattr(plan, "PROBE_SECONDS", 0.2)
+    monkeypatch.setattr(module, "PROBE_SECONDS", 0.2)
 
 
 def printed(name: str, capsys: pytest.CaptureFixture[str], workers: int = 1, **chosen: object) -> str:
     selection = Selection(**chosen)  # type: ignore[arg-type]
-    plan.describe_reproduction(name, selection, "cpu", workers, Console(width=300))
+    module.describe_reproduction(name, selection, "cpu", workers, Console(width=300))
     return capsys.readouterr().out
 
 
@@ -35,7 +35,7 @@ def test_attacks_are_listed_by_setting_with_their_time(
 ) -> None:
     table = load_paper_table("tableak-table17")
     cells = tuple(replace(cell, dataset="synthetic-d1-c1", network="mlp-3") for cell in table.cells)
-    monkeypatch.setattr(plan, "load_paper_table", lambda name: replace(table, cells=cells))
+    monkeypatch.setattr(module, "load_paper_table", lambda name: replace(table, cells=cells))
     monkeypatch.chdir(tmp_path)
     out = printed("tableak-table17", capsys, batches=2, batch_sizes=(8,), attacks=("random",))
     assert "synthetic-d1-c1_mlp-3_random_true-labels_numerical_draw-batch_sharpness-1_b8: 2 units" in out
@@ -68,9 +68,9 @@ def steps(each: float, at: Place) -> list[dict[str, float]]:
 
 def test_a_long_pack_is_timed_by_the_progress_of_its_beginning(tmp_path: Path) -> None:
     began = time.perf_counter()
-    found = plan.pack_seconds(Work(["slow"], partial(steps, 0.2), 10.0), tmp_path, CPU, seconds=0.5)
+    found = module.pack_seconds(Work(["slow"], partial(steps, 0.2), 10.0), tmp_path, CPU, seconds=0.5)
     assert 2.0 <= found < 3.0 and time.perf_counter() - began < 1.5
-    assert plan.pack_seconds(Work(["quick"], partial(steps, 0.01), 10.0), tmp_path, CPU, seconds=5.0) < 1.0
+    assert module.pack_seconds(Work(["quick"], partial(steps, 0.01), 10.0), tmp_path, CPU, seconds=5.0) < 1.0
 
 
 @pytest.mark.parametrize("name", ["fedavg-table2", "fedavg-fig8", "thesis-table5.2", "tableak-fig13"])
@@ -80,7 +80,7 @@ def test_work_of_every_sort_has_an_estimate(
     if name == "tableak-fig13":
         table = load_paper_table(name)
         drawn = tuple(replace(cell, dataset="synthetic-d1-c1") for cell in table.drawn[:2])
-        monkeypatch.setattr(plan, "load_paper_table", lambda name: replace(table, drawn=drawn))
+        monkeypatch.setattr(module, "load_paper_table", lambda name: replace(table, drawn=drawn))
     out = printed(name, capsys, batches=1)
     assert "time  " in out and "left out" not in out
 

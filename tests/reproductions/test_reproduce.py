@@ -251,4 +251,4 @@ def test_unknown_name_is_refused_with_the_closest(
 ) -> None:
     monkeypatch.undo()
     with pytest.raises(UsageError, match="did you mean 'tableak-table17'"):
-        reproduce("tableak-tabel17", Selection(), tmp_path / "run", RunConfig(), console=silent)
+        reproduce("tableak-tabel17", Selection(), tmp_path / "run", RunConfig(), [], silent)

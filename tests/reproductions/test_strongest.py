@@ -15,7 +15,7 @@ from lightleak.reproductions.paper.values import PaperCell, PaperTable, load_pap
 from lightleak.reproductions.provfl.grid import SplitTrainings
 from lightleak.reproductions.reproduction import Reproduction
 from lightleak.reproductions.settings import Selection
-from lightleak.reproductions.tableak.fedsgd import GradientAttacks, UpdateAttacks, setting_of
+from lightleak.reproductions.tableak.fedsgd import GradientAttacks, Setting, UpdateAttacks
 from lightleak.reproductions.tableak.prior_search import GradInversionSearch, PriorSearch
 from lightleak.reproductions.tableak.trainings import NoisedGradients
 
@@ -86,7 +86,7 @@ def test_our_attack_on_a_weight_update_knows_the_batches() -> None:
 
 
 def test_our_attack_serves_networks_without_a_hidden_layer() -> None:
-    setting = setting_of(replace(CELL, network="linear", attack="audit_max"), {"tableak": {"restarts": 2, "steps": 3}})
+    setting = Setting.of(replace(CELL, network="linear", attack="audit_max"), {"tableak": {"restarts": 2, "steps": 3}})
     update, _ = setting.observe(0, 0, None)
     (found,) = ATTACKS.get("audit_max")(**setting.attack_options).run_many([update], [0])
     assert len(found.rows) == 2

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lightleak.core.errors import UsageError
-from lightleak.tuning.objective import ObjectiveConfig, of_training
+from lightleak.tuning.config import ObjectiveConfig
 
 
 def row(attack: str, index: int, accuracy: float | None, **more: Any) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def test_test_rows_choose_no_settings() -> None:
 
 
 def test_a_training_is_judged_by_its_last_epoch(tmp_path: Path) -> None:
-    assert of_training("val/accuracy", tmp_path) is None
+    assert ObjectiveConfig("val/accuracy").of_training(tmp_path) is None
     (tmp_path / "metrics.csv").write_text("epoch,val/accuracy,train/loss\n0,0.5,\n0,,1.0\n1,0.75,\n1,,0.9\n")
-    assert of_training("val/accuracy", tmp_path) == 0.75
-    assert of_training("val/auroc", tmp_path) is None
+    assert ObjectiveConfig("val/accuracy").of_training(tmp_path) == 0.75
+    assert ObjectiveConfig("val/auroc").of_training(tmp_path) is None

@@ -3,7 +3,6 @@
 They are made from the registries; `lightleak explain NAME` prints one, and the documentation has a page for each.
 """
 
-from lightleak.cards.card import Card
-from lightleak.cards.catalogue import all_cards, find_cards, load_catalogue
+from lightleak.cards.catalogue import Card, all_cards, find_cards, load_catalogue
 
 __all__ = ["Card", "all_cards", "find_cards", "load_catalogue"]

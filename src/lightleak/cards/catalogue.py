@@ -1,7 +1,7 @@
-"""The contents of the registries as a file of the package: listing and explaining names then imports no torch.
+"""Cards, and all that has a name as a file of the package: listing and explaining names then imports no torch.
 
-`catalogue.json` is written by ``python -m lightleak.cards`` from `registries`; a test checks that it is current. Where
-the user loads plug-ins, the registries themselves are read.
+How a card looks is decided in `terminal` and `markdown`. `catalogue.json` is written by ``python -m lightleak.cards``
+from `registries`; a test checks that it is current. Where the user loads plug-ins, the registries themselves are read.
 """
 
 import json
@@ -10,16 +10,28 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from functools import cache
-from typing import Any
+from typing import Literal
 
-from lightleak.cards.card import Card
 from lightleak.cards.settings import Setting
-from lightleak.cards.shipped import read_shipped
+from lightleak.cards.shipped import Measurement, Paper, bibliography, measurements, read_shipped
 from lightleak.core.errors import UsageError
 from lightleak.core.former_names import current_name
 from lightleak.core.plugins import PLUGINS
+from lightleak.core.records import read_record
 
 CATALOGUE = "catalogue.json"
+
+Kind = Literal["attack", "defense", "metric"]
+
+NONE_KNOWN = "None known."
+"""Shown where no deviation from the paper is declared."""
+
+NOT_MEASURED = {
+    "attack": "Not measured yet.",
+    "defense": "Not measured yet.",
+    "metric": "Its figures are on the cards of the attacks.",
+}
+"""Shown where there is no figure."""
 
 WITHOUT_CARD = {
     "datasets": "a dataset; lightleak data describe {} describes it",
@@ -27,6 +39,53 @@ WITHOUT_CARD = {
     "reproductions": "a reproduction; lightleak reproduce {} --plan says what it would run",
 }
 """What has a name and no card, and where it is described."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """One attack, defense or metric.
+
+    Attributes:
+        name: registry name.
+        title: name in reports and papers, such as ``Exact + TabLeak``; empty where there is no other than `name`.
+        kind: which of the three.
+        family: the registry in words, such as ``updates of federated learning``.
+        summary: one line.
+        explanation: paragraphs of its docstring after the first line.
+        citation: the paper; empty if there is none.
+        threat_model: what the adversary (or, for a metric, the auditor) sees and knows.
+        needs: assumptions and requirements.
+        settings: with defaults.
+        deviations: from the paper, and why.
+    """
+
+    name: str
+    title: str = ""
+    kind: Kind
+    family: str
+    summary: str
+    explanation: tuple[str, ...]
+    citation: str = ""
+    threat_model: str = ""
+    needs: tuple[str, ...]
+    settings: tuple[Setting, ...]
+    deviations: tuple[str, ...]
+
+    @property
+    def heading(self) -> str:
+        """Registry name, with the title in parentheses."""
+        return f"{self.name} ({self.title})" if self.title else self.name
+
+    @property
+    def measured(self) -> tuple[Measurement, ...]:
+        """Its figures in benchmarks/RESULTS.md."""
+        figures = measurements()
+        return (*figures.get((self.name, ""), ()), *figures.get((self.name, self.family), ()))
+
+    @property
+    def papers(self) -> tuple[Paper, ...]:
+        """BibTeX entries of the papers that its citation names; empty for an attack or defense from a plug-in."""
+        return tuple(paper for paper in bibliography() if self.name in paper.cited_by)
 
 
 @dataclass(frozen=True)
@@ -69,14 +128,7 @@ class Catalogue:
     @classmethod
     def from_json(cls, text: str) -> "Catalogue":
         """Read what `to_json` wrote."""
-        content = json.loads(text)
-        return cls(
-            cards=tuple(_card(entry) for entry in content["cards"]),
-            datasets={name: DatasetEntry(**_tuples(entry)) for name, entry in content["datasets"].items()},
-            targets=content["targets"],
-            exact=content["exact"],
-            reproductions=content["reproductions"],
-        )
+        return read_record(cls, json.loads(text), CATALOGUE)
 
     def lines(self, what: str) -> list[tuple[str, str]]:
         """Return every name of a kind, as ``lightleak list`` prints them, with a line about it.
@@ -130,12 +182,3 @@ def find_cards(name: str) -> tuple[Card, ...]:
             f"unknown attack, defense or metric {name!r}; {hint}lightleak list attacks (defenses, metrics) lists them"
         )
     return cards
-
-
-def _card(entry: dict[str, Any]) -> Card:
-    settings = tuple(Setting(**_tuples(setting)) for setting in entry.pop("settings"))
-    return Card(**_tuples(entry), settings=settings)
-
-
-def _tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}

@@ -1,7 +1,7 @@
 """What exact inversion can do against a target: asked of the attack itself, on an update of the built network."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import partial
 
 import pandas as pd
 
@@ -19,21 +19,13 @@ from lightleak.targets.spec import NETWORKS, NetworkSpec, build_network, is_diff
 ROWS = 6
 
 
-@dataclass(frozen=True)
-class _Knowledge:
-    """What a server knows, and the mode in which its clients compute."""
-
-    words: str
-    statistics: bool
-    training: bool
-
-
 _ASKED = (
-    _Knowledge("supported", False, True),
-    _Knowledge("supported where the server knows the batch statistics of BatchNorm", True, True),
-    _Knowledge("supported where clients compute in eval mode", False, False),
+    ("supported", False, True),
+    ("supported where the server knows the batch statistics of BatchNorm", True, True),
+    ("supported where clients compute in eval mode", False, False),
 )
-"""From what the server needs least for."""
+"""What is said, whether the server knows the batch statistics and whether clients compute in training mode, from what
+the server needs least for."""
 
 
 def exact_inversion(name: str) -> str:
@@ -70,26 +62,15 @@ def _asked(name: str) -> Iterator[tuple[str, str | None, bool]]:
         yield "built", f"not built for tables with default options ({error})", False
         return
     inputs, labels = encoder.encode(frame), encoder.encode_labels(frame)
-    for asked in _ASKED:
-        update, _ = client_update(
-            network,
-            spec,
-            encoder,
-            inputs,
-            labels,
-            share_labels=False,
-            share_statistics=asked.statistics,
-            training_mode=asked.training,
-            seed=0,
-        )
+    update_of = partial(client_update, network, spec, encoder, inputs, labels, share_labels=False, seed=0)
+    for words, statistics, training in _ASKED:
+        update, _ = update_of(share_statistics=statistics, training_mode=training)
         try:
-            ATTACKS.get("exact")(batch_statistics=asked.statistics).check(update)
-            words = (
-                asked.words if asked.statistics or not normalizes_by_batch(update) else f"{asked.words} {UP_TO_A_SHIFT}"
-            )
-            yield words, None, asked.training and drops_units(network)
+            ATTACKS.get("exact")(batch_statistics=statistics).check(update)
+            shifted = "" if statistics or not normalizes_by_batch(update) else f" {UP_TO_A_SHIFT}"
+            yield f"{words}{shifted}", None, training and drops_units(network)
         except LightLeakError as error:
-            yield asked.words, str(error).removeprefix("exact: "), False
+            yield words, str(error).removeprefix("exact: "), False
 
 
 def _table() -> tuple[TableEncoder, pd.DataFrame]:

@@ -4,19 +4,17 @@ import html
 import re
 from collections.abc import Sequence
 
-from lightleak.cards.card import NONE_KNOWN, NOT_MEASURED, Card
+from lightleak.cards.catalogue import NONE_KNOWN, NOT_MEASURED, Card
 
 RESULTS = "../../measured.md"
 """Page of the measured results, as seen from a card's."""
-
-_PLURAL = {"attack": "attacks", "defense": "defenses", "metric": "metrics"}
 
 
 def page_path(card: Card, cards: Sequence[Card]) -> str:
     """Return the path of a card's page below ``cards/``, with the family in it where a name is used twice."""
     twice = sum(card.name == other.name for other in cards) > 1
     family = "-" + re.sub(r"\W+", "-", card.family.split(":")[0].lower()).strip("-") if twice else ""
-    return f"{_PLURAL[card.kind]}/{card.name}{family}.md"
+    return f"{card.kind}s/{card.name}{family}.md"
 
 
 def card_page(card: Card) -> str:
@@ -24,8 +22,8 @@ def card_page(card: Card) -> str:
     parts = [
         f"# {_text(card.heading)}",
         f"*{card.kind.capitalize()}, {card.family}*",
-        f"{_text(_sentence(card.summary))}",
-        *map(_paragraph, card.explanation),
+        _text(_sentence(card.summary)),
+        *map(_text, card.explanation),
         "## Paper",
         _text(card.citation) or "None.",
         *_bibtex(card),
@@ -51,8 +49,8 @@ def index_page(cards: Sequence[Card]) -> str:
         "knows, its settings, what differs from the paper, and what was measured. `lightleak explain NAME` prints the "
         "same.",
     ]
-    for kind, title in (("attack", "Attacks"), ("defense", "Defenses"), ("metric", "Metrics")):
-        parts.append(f"## {title}")
+    for kind in ("attack", "defense", "metric"):
+        parts.append(f"## {kind.capitalize()}s")
         of_kind = [card for card in cards if card.kind == kind]
         for family in dict.fromkeys(card.family for card in of_kind):
             rows = [
@@ -103,10 +101,6 @@ def as_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _points(points: Sequence[str]) -> str:
     return "\n".join(f"* {_text(point)}" for point in points)
-
-
-def _paragraph(text: str) -> str:
-    return _text(text)
 
 
 def _sentence(text: str) -> str:

@@ -1,18 +1,16 @@
 """The catalogue of everything registered, read from the registries."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, is_dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
 from typing import Any
 
 from lightleak.attacks import ATTACKS
 from lightleak.attacks.model_inversion import INVERSION_ATTACKS
 from lightleak.attacks.property_inference import PROPERTY_ATTACKS
 from lightleak.attacks.property_inference.shadow_models import ShadowModels
-from lightleak.cards.card import Card, Kind
-from lightleak.cards.catalogue import Catalogue, DatasetEntry
-from lightleak.cards.docstrings import read_docstring
+from lightleak.cards.catalogue import Card, Catalogue, DatasetEntry, Kind
 from lightleak.cards.exactness import exact_inversion
-from lightleak.cards.settings import settings_of
+from lightleak.cards.settings import read_docstring, settings_of
 from lightleak.core.facts import Facts
 from lightleak.core.registry import Registry
 from lightleak.data.datasets import DATASETS
@@ -36,38 +34,21 @@ _TO_PARTY = (
 _TRUTH = "None: it is computed by the auditor, who has the private rows. No attack sees it."
 
 
-@dataclass(frozen=True)
-class _Entry:
-    """One name of a registry."""
-
-    name: str
-    kind: Kind
-    family: str
-    thing: Any
-    facts: Facts
-    sees: str = ""
-
-
-def _of(registry: Registry[Any], kind: Kind, family: str, sees: str = "") -> Iterator[_Entry]:
+def _of(registry: Registry[Any], kind: Kind, family: str, sees: str = "") -> Iterator[Card]:
     for name in registry:
-        yield _Entry(name, kind, family, registry.get(name), registry.facts(name), sees)
+        yield _card(name, kind, family, registry.get(name), registry.facts(name), sees)
 
 
-def _of_mapping(things: Mapping[str, Any], facts: Mapping[str, Facts], family: str) -> Iterator[_Entry]:
+def _of_mapping(things: Mapping[str, Any], facts: Mapping[str, Facts], family: str) -> Iterator[Card]:
     for name, thing in things.items():
-        yield _Entry(name, "metric", family, thing, facts[name], _TRUTH)
+        yield _card(name, "metric", family, thing, facts[name], _TRUTH)
 
 
-def _entries() -> Iterator[_Entry]:
+def _cards() -> Iterator[Card]:
     yield from _of(ATTACKS, "attack", "updates of federated learning")
-    yield from _of(PROPERTY_ATTACKS, "attack", "property inference (vertical federated learning)")
-    yield _Entry(
-        ShadowModels.name,
-        "attack",
-        "property inference (vertical federated learning)",
-        ShadowModels,
-        ShadowModels.facts,
-    )
+    of_properties = "property inference (vertical federated learning)"
+    yield from _of(PROPERTY_ATTACKS, "attack", of_properties)
+    yield _card(ShadowModels.name, "attack", of_properties, ShadowModels, ShadowModels.facts)
     yield from _of(INVERSION_ATTACKS, "attack", "model inversion (released models)")
     yield from _of(UPDATE_DEFENSES, "defense", "horizontal: what a client sends", _TO_SERVER)
     yield from _of(TRAINING_DEFENSES, "defense", "horizontal: how a client trains", _TO_SERVER)
@@ -84,7 +65,7 @@ def read_registries(exact: Mapping[str, str] | None = None) -> Catalogue:
         exact: what exact inversion can do against some targets, as `exact_inversion` says; it is asked for the others.
     """
     return Catalogue(
-        cards=tuple(_card(entry) for entry in _entries()),
+        cards=tuple(_cards()),
         datasets={name: _dataset(DATASETS.get(name).card) for name in DATASETS},
         targets={name: read_docstring(NETWORKS.get(name)).summary for name in NETWORKS},
         exact={name: (exact or {}).get(name) or exact_inversion(name) for name in NETWORKS},
@@ -96,30 +77,24 @@ def _dataset(card: DatasetCard) -> DatasetEntry:
     return DatasetEntry(card.title, card.license, tuple(card.files))
 
 
-def _card(entry: _Entry) -> Card:
-    facts, kind = entry.facts, entry.kind
-    made = entry.thing() if kind == "attack" and entry.thing is not ShadowModels else entry.thing
-    described = getattr(entry.thing, "func", entry.thing) if kind != "attack" else type(made)
+def _card(name: str, kind: Kind, family: str, thing: Any, facts: Facts, sees: str = "") -> Card:
+    made = thing() if kind == "attack" and thing is not ShadowModels else thing
+    described = getattr(thing, "func", thing) if kind != "attack" else type(made)
     text = read_docstring(described)
     declared = getattr(made, "threat_model", None)
+    config = getattr(made, "config", None)
+    # An attack's config, a defense's fields, a metric's arguments.
+    usual = config if is_dataclass(config) else thing
     return Card(
-        name=entry.name,
+        name=name,
         title=getattr(made, "title", "") if kind == "attack" else "",
         kind=kind,
-        family=entry.family,
+        family=family,
         summary=facts.summary or text.summary,
         explanation=text.paragraphs if kind != "attack" else (),
         citation=facts.citation or getattr(made, "citation", ""),
-        threat_model=facts.sees or entry.sees or (declared.describe() if declared else ""),
+        threat_model=facts.sees or sees or (declared.describe() if declared else ""),
         needs=facts.needs,
-        settings=settings_of(facts.settings or _declared_settings(made, entry.thing)),
+        settings=settings_of(facts.settings or (usual,)),
         deviations=facts.deviates,
     )
-
-
-def _declared_settings(made: Any, thing: Callable[..., Any]) -> tuple[object, ...]:
-    """Where settings are declared by default: an attack's config, a defense's fields, a metric's arguments."""
-    config = getattr(made, "config", None)
-    if is_dataclass(config):
-        return (config,)
-    return (thing,)

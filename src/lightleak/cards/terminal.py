@@ -5,7 +5,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
-from lightleak.cards.card import NONE_KNOWN, NOT_MEASURED, Card
+from lightleak.cards.catalogue import NONE_KNOWN, NOT_MEASURED, Card
 
 
 def print_card(card: Card, console: Console) -> None:

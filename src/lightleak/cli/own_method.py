@@ -149,10 +149,8 @@ def _read_lines(file: Path, rows: Sequence[Row]) -> Iterator[_Line]:
 
 def _metrics(rows: Iterable[Row]) -> set[str]:
     """Names of the scores that a run has."""
-    no_metrics = {*KEYS, *METHOD}
-    return {
-        name for row in rows for name, value in row.items() if name not in no_metrics and _number(value) is not None
-    }
+    keys = {*KEYS, *METHOD}
+    return {name for row in rows for name, value in row.items() if name not in keys and _number(value) is not None}
 
 
 def _check_columns(file: Path, columns: Sequence[str], rows: Sequence[Row], metrics: set[str]) -> None:
@@ -271,15 +269,8 @@ def _compared(group: tuple[Any, ...], pairs: Mapping[tuple[Any, ...], list[tuple
     difference = paired_difference(ours, own, _range(metric)[1])
     mine, theirs = estimate(own.values()), estimate(ours.values())
     assert difference is not None and mine is not None and theirs is not None  # there is a pair
-    return Compared(
-        {key: value for key, value in zip(CONDITION, condition, strict=True) if value is not None},
-        method,
-        attack,
-        metric,
-        mine,
-        theirs,
-        difference,
-    )
+    known = {key: value for key, value in zip(CONDITION, condition, strict=True) if value is not None}
+    return Compared(known, method, attack, metric, mine, theirs, difference)
 
 
 def _values(row: Row, keys: Iterable[str]) -> tuple[Any, ...]:

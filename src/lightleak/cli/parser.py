@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from lightleak import __version__
-from lightleak.cli import listings, pages, runs
+from lightleak.cli import pages, runs
 from lightleak.core.errors import UsageError
 
 RUNS = Path("runs")
@@ -31,111 +31,100 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands; the parsed ``run`` executes the command."""
     parser = Parser("lightleak", description="Train tabular networks and measure how much private data they leak.")
     parser.add_argument("--version", action="version", version=f"lightleak {__version__}")
+    parser.set_defaults(takes_settings=False)
     commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
 
     audit = commands.add_parser("audit", help="train, capture, attack, report; the config says which kind of audit")
-    audit.add_argument(
-        "config", nargs="?", type=_config, help="YAML config; any of its keys is also a flag (--training.epochs 3)"
-    )
-    audit.add_argument("--output", type=_path, help="run folder (default: runs/<name of the config>)")
-    audit.add_argument("--resume", type=_path, metavar="DIR", help="finish the run in this folder")
-    audit.add_argument("--plan", action="store_true", help="print what would be done and stop")
+    add = audit.add_argument
+    add("config", nargs="?", type=_config, help="YAML config; any of its keys is also a flag (--training.epochs 3)")
+    add("--output", type=_path, help="run folder (default: runs/<name of the config>)")
+    add("--resume", type=_path, metavar="DIR", help="finish the run in this folder")
+    add("--plan", action="store_true", help="print what would be done and stop")
     audit.set_defaults(run=runs.audit, takes_settings=True, output_folder=_audit_folder)
 
     attack = commands.add_parser("attack", help="attack captured updates offline")
-    attack.add_argument("config", type=_config, help="YAML config that lists the attacks; its keys are flags as well")
-    attack.add_argument("--capture", type=_path, required=True, metavar="DIR", help="folder with one or more captures")
-    attack.add_argument("--output", type=_path, help="run folder (default: runs/attack-<name of the config>)")
+    add = attack.add_argument
+    add("config", type=_config, help="YAML config that lists the attacks; its keys are flags as well")
+    add("--capture", type=_path, required=True, metavar="DIR", help="folder with one or more captures")
+    add("--output", type=_path, help="run folder (default: runs/attack-<name of the config>)")
     attack.set_defaults(run=runs.attack, takes_settings=True, output_folder=_in_runs("attack-{config.stem}"))
 
     tune = commands.add_parser("tune", help="search an audit's settings with Optuna; rerun to resume")
-    tune.add_argument(
+    add = tune.add_argument
+    add(
         "config",
         type=_config,
         help="YAML config with searches in place of values and a section 'study'; its keys are flags as well",
     )
-    tune.add_argument("--output", type=_path, help="the study's folder (default: runs/<name of the config>)")
-    tune.add_argument("--workers", type=int, default=0, help="trials at once (default: one per GPU, or per core)")
-    tune.add_argument("--trials", type=int, help="how many (default: the config's)")
+    add("--output", type=_path, help="the study's folder (default: runs/<name of the config>)")
+    add("--workers", type=int, default=0, help="trials at once (default: one per GPU, or per core)")
+    add("--trials", type=int, help="how many (default: the config's)")
     tune.set_defaults(run=runs.tune, takes_settings=True, output_folder=_in_runs("{config.stem}"))
 
     reproduce = commands.add_parser("reproduce", help="run a paper's table and print paper and ours side by side")
-    reproduce.add_argument("name", nargs="?", help="a reproduction, such as tableak-table17, or LIST")
-    reproduce.add_argument(
+    add = reproduce.add_argument
+    add("name", nargs="?", help="a reproduction, such as tableak-table17, or LIST")
+    add(
         "--all",
         nargs="?",
         const="*",
         metavar="PATTERN",
         help="run every table (or those whose name fits, such as 'provfl-*') within a budget each; rerun to resume",
     )
-    reproduce.add_argument(
-        "--budget", type=float, help="with --all: minutes of one core (or GPU) for each table (default: 8)"
-    )
-    reproduce.add_argument(
-        "--strongest", action="store_true", help="run this package's strongest attack on the same cells, too"
-    )
-    reproduce.add_argument("--dataset", help="only this dataset")
-    reproduce.add_argument(
-        "--batches", type=int, help="batches or clients per cell (default 50, as TabLeak; 5 under FedAvg)"
-    )
-    reproduce.add_argument("--batch-sizes", help="only these, separated by commas")
-    reproduce.add_argument("--attacks", help="only these, separated by commas")
-    reproduce.add_argument("--labels", choices=["true", "restored"], help="only cells with these labels")
-    reproduce.add_argument("--seed", type=int, default=0, help="root seed")
-    reproduce.add_argument("--seeds", type=int, help="root seeds (default: 1; for ProVFL 10, as the paper's trials)")
-    reproduce.add_argument(
-        "--as-published", action="store_true", help="follow the published code where it differs from its paper"
-    )
-    reproduce.add_argument(
+    add("--budget", type=float, help="with --all: minutes of one core (or GPU) for each table (default: 8)")
+    add("--strongest", action="store_true", help="run this package's strongest attack on the same cells, too")
+    add("--dataset", help="only this dataset")
+    add("--batches", type=int, help="batches or clients per cell (default 50, as TabLeak; 5 under FedAvg)")
+    add("--batch-sizes", help="only these, separated by commas")
+    add("--attacks", help="only these, separated by commas")
+    add("--labels", choices=["true", "restored"], help="only cells with these labels")
+    add("--seed", type=int, default=0, help="root seed")
+    add("--seeds", type=int, help="root seeds (default: 1; for ProVFL 10, as the paper's trials)")
+    add("--as-published", action="store_true", help="follow the published code where it differs from its paper")
+    add(
         "--settings",
         help="only these, separated by commas: of the thesis's Table 4.3; epochs x batches of TabLeak's FedAvg "
         "(10x4); epochs x batch size of the FedAvg paper (10x5)",
     )
-    reproduce.add_argument(
+    add(
         "--search-restarts",
         type=int,
         help="restarts of the search for the weight of FedAvg's epoch prior, on a validation client (default 5)",
     )
-    reproduce.add_argument(
+    add(
         "--iterations",
         type=int,
         help="iterations of a generator (default: the thesis's 27,500), or steps of a FedAvg paper's attack",
     )
-    reproduce.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
-    reproduce.add_argument(
-        "--workers", type=int, default=0, help="attacks run at once on a CPU (default: one per core)"
-    )
-    reproduce.add_argument("--engine", choices=["local", "ray"], default="local", help="where attacks run")
-    reproduce.add_argument("--ray-address", help="Ray cluster (default: RAY_ADDRESS, or Ray on this machine)")
-    reproduce.add_argument("--data", help="folder with one subfolder of raw files per dataset")
-    reproduce.add_argument("--output", type=_path, help="run folder (default: runs/<name>)")
-    reproduce.add_argument(
-        "--plan", action="store_true", help="print what would be run and how long it takes; run nothing"
-    )
-    reproduce.set_defaults(run=runs.reproduce, takes_settings=False, output_folder=_reproduction_folder)
+    add("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    add("--workers", type=int, default=0, help="attacks run at once on a CPU (default: one per core)")
+    add("--engine", choices=["local", "ray"], default="local", help="where attacks run")
+    add("--ray-address", help="Ray cluster (default: RAY_ADDRESS, or Ray on this machine)")
+    add("--data", help="folder with one subfolder of raw files per dataset")
+    add("--output", type=_path, help="run folder (default: runs/<name>)")
+    add("--plan", action="store_true", help="print what would be run and how long it takes; run nothing")
+    reproduce.set_defaults(run=runs.reproduce, output_folder=_reproduction_folder)
 
     report = commands.add_parser("report", help="build report.html of one or several run folders")
-    report.add_argument(
-        "folders", type=_path, nargs="+", metavar="DIR", help="run folder; several make one report that compares them"
-    )
-    report.add_argument(
-        "--output", type=_path, help="file that ends in .html (default: report.html in DIR, combined.html of several)"
-    )
-    report.add_argument("--redact", action="store_true", help="omit true and reconstructed values")
-    report.add_argument(
+    add = report.add_argument
+    add("folders", type=_path, nargs="+", metavar="DIR", help="run folder; several make one report that compares them")
+    add("--output", type=_path, help="file that ends in .html (default: report.html in DIR, combined.html of several)")
+    add("--redact", action="store_true", help="omit true and reconstructed values")
+    add(
         "--pdf",
         nargs="?",
         const="",
         metavar="FILE",
         help="also print it as an A4 PDF (needs Chromium); FILE ends in .pdf (default: next to the HTML file)",
     )
-    report.set_defaults(run=pages.report, takes_settings=False)
+    report.set_defaults(run=pages.report)
 
     compare = commands.add_parser(
         "compare", help="compare two runs person by person, or a method of your own with the attacks of a run"
     )
-    compare.add_argument("folder", type=_path, metavar="DIR", help="run folder")
-    compare.add_argument(
+    add = compare.add_argument
+    add("folder", type=_path, metavar="DIR", help="run folder")
+    add(
         "after",
         type=_path,
         nargs="?",
@@ -143,7 +132,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="another run on the same table, such as one with a defense; both need people.csv, which runs with "
         "capture.coverage epoch or rounds write",
     )
-    compare.add_argument(
+    add(
         "--with",
         dest="file",
         type=_path,
@@ -151,59 +140,56 @@ def build_parser() -> argparse.ArgumentParser:
         help="CSV file with a line for each observation: columns that name it (unit, or keys of results.json such as "
         "seed and batch_index) and columns of scores (cell_accuracy, estimated_fraction, ...)",
     )
-    compare.add_argument(
+    add(
         "--output",
         type=_path,
         metavar="FILE",
         help="CSV file with a line for each person of both runs, readable by its owner only",
     )
-    compare.set_defaults(run=pages.compare, takes_settings=False)
+    compare.set_defaults(run=pages.compare)
 
     data = commands.add_parser("data", help="list, fetch or describe tables")
     steps = data.add_subparsers(dest="step", required=True, parser_class=Parser)
-    steps.add_parser("list", help="datasets and whether their files are here").set_defaults(
-        run=listings.data_list, takes_settings=False
-    )
+    steps.add_parser("list", help="datasets and whether their files are here").set_defaults(run=pages.data_list)
     prepare = steps.add_parser("prepare", help="download the official files")
-    prepare.add_argument("name", help="as lightleak data list prints it")
-    prepare.add_argument("--data", type=_path, help="folder to keep them in")
-    prepare.add_argument("--force", action="store_true", help="download again")
-    prepare.set_defaults(run=listings.data_prepare, takes_settings=False)
+    add = prepare.add_argument
+    add("name", help="as lightleak data list prints it")
+    add("--data", type=_path, help="folder to keep them in")
+    add("--force", action="store_true", help="download again")
+    prepare.set_defaults(run=pages.data_prepare)
     describe = steps.add_parser("describe", help="rows, columns, classes and encoded width of a dataset or a file")
-    describe.add_argument("name", help="dataset, or a CSV, TSV or Parquet file")
-    describe.add_argument("--label", help="label column of a file")
-    describe.add_argument("--drop", metavar="A,B", help="columns of a file that are not features, separated by commas")
-    describe.add_argument(
-        "--categorical", metavar="A,B", help="columns of a file whose numbers are codes of categories"
-    )
-    describe.add_argument(
+    add = describe.add_argument
+    add("name", help="dataset, or a CSV, TSV or Parquet file")
+    add("--label", help="label column of a file")
+    add("--drop", metavar="A,B", help="columns of a file that are not features, separated by commas")
+    add("--categorical", metavar="A,B", help="columns of a file whose numbers are codes of categories")
+    add(
         "--missing",
         choices=["refuse", "impute", "category"],
         default="refuse",
         help="missing values of a file: refuse the file (default), impute the median or the most frequent category, or "
         "make missing a category (of numbers: impute)",
     )
-    describe.set_defaults(run=listings.data_describe, takes_settings=False)
+    describe.set_defaults(run=pages.data_describe)
 
     doctor = commands.add_parser("doctor", help="check install, devices, data, storage, and suggest fixes")
-    doctor.add_argument("--data", type=_path, metavar="FOLDER", help="folder with a subfolder of raw files per dataset")
-    doctor.add_argument("--output", type=_path, default=RUNS, metavar="FOLDER", help="where runs are to be kept")
-    doctor.add_argument(
-        "--engine", choices=["local", "ray"], default="local", help="ray: check the nodes of a Ray cluster as well"
-    )
-    doctor.add_argument("--ray-address", help="of the cluster (default: RAY_ADDRESS, or Ray on this machine)")
-    doctor.add_argument("--json", type=_path, metavar="FILE", help="write the findings to this .json file as well")
-    doctor.set_defaults(run=pages.doctor, takes_settings=False)
+    add = doctor.add_argument
+    add("--data", type=_path, metavar="FOLDER", help="folder with a subfolder of raw files per dataset")
+    add("--output", type=_path, default=RUNS, metavar="FOLDER", help="where runs are to be kept")
+    add("--engine", choices=["local", "ray"], default="local", help="ray: check the nodes of a Ray cluster as well")
+    add("--ray-address", help="of the cluster (default: RAY_ADDRESS, or Ray on this machine)")
+    add("--json", type=_path, metavar="FILE", help="write the findings to this .json file as well")
+    doctor.set_defaults(run=pages.doctor)
 
     listing = commands.add_parser("list", help="list attacks, datasets, targets, defenses, metrics or reproductions")
     listing.add_argument("what", choices=["attacks", "datasets", "targets", "defenses", "metrics", "reproductions"])
-    listing.set_defaults(run=listings.list_names, takes_settings=False)
+    listing.set_defaults(run=pages.list_names)
 
     explain = commands.add_parser(
         "explain", help="what an attack, a defense or a metric does and assumes, and what was measured"
     )
     explain.add_argument("name", help="an attack, a defense or a metric, as lightleak list prints it")
-    explain.set_defaults(run=listings.explain, takes_settings=False)
+    explain.set_defaults(run=pages.explain)
     return parser
 
 

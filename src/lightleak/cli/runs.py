@@ -61,8 +61,7 @@ def reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, command
     from lightleak.core.bounds import Bounds, require_within
     from lightleak.experiments.settings import MOST_SEEDS, RunConfig, require_limits
     from lightleak.reproductions.every_table import MINUTES, run_every_table
-    from lightleak.reproductions.plan import describe_reproduction
-    from lightleak.reproductions.reproduce import list_reproductions, reproduce
+    from lightleak.reproductions.reproduce import describe_reproduction, list_reproductions, reproduce
     from lightleak.reproductions.settings import TRIALS, Selection
 
     if (parsed.name is None) == (parsed.all is None):

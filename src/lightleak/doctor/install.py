@@ -141,15 +141,13 @@ def conflicts(names: Iterable[str], requirements_of: RequirementsOf, version_of:
 
 def imports(modules: Sequence[str], errors: Mapping[str, str]) -> list[Finding]:
     """Find modules that are installed but cannot be imported."""
-    findings = [
-        Check(TOPIC, f"import {module}").problem(
-            error, f"reinstall its package: pip install --force-reinstall --no-deps {_package_of(module)}"
-        )
-        for module, error in errors.items()
-    ]
+    findings = []
     if len(errors) < len(modules):
         text = f"{len(modules) - len(errors)} of {len(modules)} installed packages can be imported"
-        findings.insert(0, Check(TOPIC, "imports").ok(text))
+        findings.append(Check(TOPIC, "imports").ok(text))
+    for module, error in errors.items():
+        fix = f"reinstall its package: pip install --force-reinstall --no-deps {_package_of(module)}"
+        findings.append(Check(TOPIC, f"import {module}").problem(error, fix))
     return findings
 
 
@@ -162,9 +160,8 @@ def import_errors(modules: Sequence[str], timeout: float = IMPORT_SECONDS) -> di
     left = list(modules)
     while left:
         try:
-            done = subprocess.run(
-                [sys.executable, "-c", _IMPORT_EACH, *left], capture_output=True, text=True, timeout=timeout
-            )
+            words = [sys.executable, "-c", _IMPORT_EACH, *left]
+            done = subprocess.run(words, capture_output=True, text=True, timeout=timeout)
             output, ended = done.stdout, f"ended the process with code {done.returncode}"
         except subprocess.TimeoutExpired as error:
             output, ended = _decoded(error.stdout), f"took more than {timeout:g} seconds"

@@ -54,9 +54,8 @@ def table(entry: Dataset, folder: Path, into: str = "") -> Finding:
         try:
             got = sha256_of(path)
         except OSError as error:
-            return check.problem(
-                f"{path} cannot be read: {error.strerror}", f"chmod u+r {shell_word(path)}, or ask its owner"
-            )
+            fix = f"chmod u+r {shell_word(path)}, or ask its owner"
+            return check.problem(f"{path} cannot be read: {error.strerror}", fix)
         if (expected := card.sha256.get(file)) not in (None, got):
             found = f"{path} is another file: SHA-256 {got[:12]}..., expected {str(expected)[:12]}..."
             again = f"{prepare} --force" if entry.downloads else f"get it from {card.urls[0]}"

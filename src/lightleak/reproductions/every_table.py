@@ -26,8 +26,7 @@ from lightleak.experiments.settings import RunConfig
 from lightleak.experiments.unit import Unit, unit_file, write_whole
 from lightleak.reproductions.comparison import chance_of_agreement
 from lightleak.reproductions.paper.values import PaperTable, load_paper_table, paper_tables
-from lightleak.reproductions.plan import probe_stages
-from lightleak.reproductions.reproduce import reproduction_of, run_reproduction
+from lightleak.reproductions.reproduce import probe_stages, reproduction_of, run_reproduction
 from lightleak.reproductions.reproduction import STRETCH, Reproduction, Stage, StageEngine
 from lightleak.reproductions.settings import Selection
 from lightleak.reproductions.status import AS_PUBLISHED, STATUS_FILE, Status, TableStatus, write_status_page
@@ -43,12 +42,7 @@ MINUTES = 8.0
 
 
 def run_every_table(
-    pattern: str,
-    folder: Path,
-    where: RunConfig,
-    budget: float = MINUTES,
-    selection: Selection | None = None,
-    console: Console | None = None,
+    pattern: str, folder: Path, where: RunConfig, budget: float, selection: Selection, console: Console
 ) -> Status:
     """Run every table whose name fits a pattern, and write ``status.json`` and ``status.html`` after each.
 
@@ -70,13 +64,12 @@ def run_every_table(
         UsageError: no table fits the pattern.
         KeyboardInterrupt: passed on; what is finished is kept.
     """
-    console, known = console or Console(), paper_tables()
+    known = paper_tables()
     names = [name for name in known if fnmatch(name, pattern)]
     if not names:
         raise UsageError(f"no table or figure is called {pattern!r}{close_match(pattern, known)}")
     folder.mkdir(parents=True, exist_ok=True)
-    status, selection = Status.load(folder / STATUS_FILE), selection or Selection()
-    costs: dict[str, Cost] = {}
+    status, costs = Status.load(folder / STATUS_FILE), dict[str, Cost]()
     with open_engine(where) as engine:
         for name in names:
             line = line_name(name, selection)
@@ -147,7 +140,8 @@ def run_table(
     ran, comparison = sum(one.ours.n > 0 for one in compared), json.loads((place / "comparison.json").read_text())
     made, elsewhere = _environment(place, within.seen)
     notes = (*comparison["notes"], *elsewhere, *within.seen.failed)
-    why = f"{beyond}{ran or 'none'}, {_begun_first(chosen)}" if beyond and within.seen.is_late else ""
+    first_of_all = "our strongest attack, then those that take least" if chosen.strongest else "those that take least"
+    why = f"{beyond}{ran or 'none'}, {first_of_all}" if beyond and within.seen.is_late else ""
     return status(
         state="run" if ran else "not run",
         why=why if ran else "; ".join(filter(None, (why, *notes))),
@@ -210,10 +204,6 @@ def _afforded(reproduction: Reproduction, budget: float, costs: dict[str, Cost])
     if each[0] and (least := min(each[0])) > most:
         raise LightLeakError(f"{beyond}none, as the shortest part takes about {least / 60:.0f} min")
     return reproduction.in_part(), beyond
-
-
-def _begun_first(selection: Selection) -> str:
-    return "our strongest attack, then those that take least" if selection.strongest else "those that take least"
 
 
 def _shareable(table: TableStatus, selection: Selection) -> TableStatus:
@@ -330,10 +320,9 @@ class _Budget(StageEngine):
 
     def _in_part(self, packs: Sequence[Pack], first: frozenset[str]) -> Iterator[Pack]:
         """Yield the packs of a table in part in the order in which they are begun."""
-        ours = {id(pack): rows for pack in packs if (rows := _rows_attacked(pack, first)) is not None}
-        waiting = sorted((pack for pack in packs if id(pack) in ours), key=lambda pack: ours[id(pack)])
+        ours = [pack for pack in packs if isinstance(pack, UpdatePack) and pack.units[0].attack in first]
         begun, until = set[int](), self._after(STRONGEST_SHARE)
-        for pack in waiting:
+        for pack in sorted(ours, key=lambda pack: pack.units[0].rows):
             if time.monotonic() >= until:
                 break
             begun.add(id(pack))
@@ -362,13 +351,6 @@ class _Budget(StageEngine):
 
     def close(self) -> None:
         """Leave the workers to the engine."""
-
-
-def _rows_attacked(pack: Pack, attacks: frozenset[str]) -> int | None:
-    """Rows of an update that a pack attacks with one of these attacks; None for any other work."""
-    if not isinstance(pack, UpdatePack) or pack.units[0].attack not in attacks:
-        return None
-    return pack.units[0].rows
 
 
 def _is_of(unit: Unit, row: Mapping[str, Any]) -> bool:

@@ -148,6 +148,13 @@ class Stage:
     rehearse: Callable[[Path], None] | None = None
     share: float = 1.0
 
+    @classmethod
+    def of_audit(
+        cls, make: AuditPlan, config: Any, noun: str, place: str, reported: bool = True, needs: str | None = None
+    ) -> "Stage":
+        """Return a stage that runs packs of an audit."""
+        return cls(lambda folder, device: make(config), noun, place, reported, config, needs)
+
 
 class StageEngine(Engine):
     """An engine that treats the stages of a reproduction differently."""
@@ -155,11 +162,6 @@ class StageEngine(Engine):
     @abstractmethod
     def of(self, stage: Stage) -> Engine:
         """Return the engine for one stage."""
-
-
-def plan_of(make: AuditPlan, config: Any) -> Plan:
-    """Return the plan of a stage that runs packs of an audit."""
-    return lambda folder, device: make(config)
 
 
 class Reproduction(Shared, ABC):

@@ -1,11 +1,12 @@
 """Where every table of the papers stands, after each table that `run_every_table` runs.
 
-``status.json`` for programs, ``status.html`` for readers, and the tables of RESULTS and of the documentation.
+``status.json`` for programs, ``status.html`` for readers, and the tables of RESULTS and of the documentation. A status
+can take cells from another run of the same tables, such as one of our strongest attack alone.
 """
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -17,10 +18,10 @@ from lightleak.core.results import SCHEMA_VERSION, ValueRow, read_row
 from lightleak.core.stored import write_whole
 from lightleak.core.summary import CONFIDENCE
 from lightleak.report.blocks import Cell, Column, Page, Section, Table
-from lightleak.report.format import DASH, percent
+from lightleak.report.format import DASH, counted, percent
 from lightleak.report.page import fill, folded, render, table_of, write
-from lightleak.reproductions.comparison import RULE
-from lightleak.reproductions.paper.values import PaperTable, load_paper_table
+from lightleak.reproductions.comparison import RULE, chance_of_agreement, compared_again
+from lightleak.reproductions.paper.values import PaperTable, load_paper_table, paper_tables
 
 STATUS_FILE = "status.json"
 AS_PUBLISHED = "-as-published"
@@ -155,6 +156,73 @@ class Status:
         """Return the status with this table in place of an earlier one of its name."""
         known = {one.name: one for one in self.tables} | {table.name: table}
         return Status(tuple(sorted(known.values(), key=lambda one: (order.index(one.table), one.is_published))))
+
+
+def merged(kept: Status, added: Status) -> Status:
+    """Return a status with the tables of another: those it lacks, and cells of the others (`filled_in`)."""
+    for table in added.tables:
+        before = kept.of(table.name)
+        kept = kept.updated(table if before is None else filled_in(before, table), paper_tables())
+    return kept
+
+
+def filled_in(kept: TableStatus, added: TableStatus) -> TableStatus:
+    """Return a table with the cells that another run has measured more often; each cell is of one run.
+
+    A run of the same command replaces cells that it has measured equally often, too. Runs of generators trained for
+    another number of iterations are not mixed: the added one replaces the kept one.
+    """
+    if added.state == "not run":
+        return kept if kept.state == "run" else added
+    if kept.state == "not run" or kept.iterations != added.iterations:
+        return added
+    rows, again = {_cell(row): row for row in kept.rows}, kept.command == added.command
+    better = {_cell(row): row for row in added.rows if _is_better(row, rows.get(_cell(row)), again)}
+    if not better:
+        return kept
+    if not any(_n(row) for key, row in rows.items() if key not in better):
+        return added
+    rows |= better
+    found = {str(row.get("dataset")) for row in better.values() if _n(row)}
+    notes = [note for note in kept.notes if note.partition(": ")[0] not in found]  # that their table is missing
+    number = sum(_n(row) > 0 for row in better.values())
+    where = "" if kept.device == added.device else f", on {added.device}"
+    said = f"{counted(number, 'cell')} by `{added.command}`, {added.date[:10]}{where}"
+    filled = replace(
+        kept,
+        rows=tuple(rows.values()),
+        seconds=kept.seconds + added.seconds * added.workers / kept.workers,
+        notes=tuple(dict.fromkeys((*notes, *added.notes))),
+        added=kept.added if again else (*kept.added, said),
+    )
+    return _with_chance(filled)
+
+
+def judged_again(table: TableStatus) -> TableStatus:
+    """Return a table whose cells are judged by today's rule, with what chance would give under it."""
+    paper, rows = load_paper_table(table.table).paper, []
+    for row, cell in zip(table.rows, table.cells, strict=True):
+        rows.append(row if cell.agrees is None else {**row, "agrees": compared_again(cell, paper).agrees})
+    return _with_chance(replace(table, rows=tuple(rows)))
+
+
+def _cell(row: Mapping[str, Any]) -> str:
+    return json.dumps(row.get("cell"), sort_keys=True)
+
+
+def _n(row: Mapping[str, Any]) -> int:
+    return int(row.get("n") or 0)
+
+
+def _is_better(row: Mapping[str, Any], before: Mapping[str, Any] | None, again: bool) -> bool:
+    if before is None:
+        return True
+    return _n(row) > _n(before) or (again and _n(row) == _n(before))
+
+
+def _with_chance(table: TableStatus) -> TableStatus:
+    paper = load_paper_table(table.table).paper
+    return replace(table, chance=chance_of_agreement([compared_again(cell, paper) for cell in table.cells]))
 
 
 def verdict(cell: ValueRow) -> str:

@@ -10,17 +10,16 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import optuna
 import pandas as pd
 
 from lightleak.core.records import to_json
 from lightleak.core.results import TrialRow
 from lightleak.experiments.results import RESULTS_FILE, SCHEMA_VERSION
 from lightleak.experiments.unit import write_whole
-from lightleak.tuning.budget import with_measured_steps
 from lightleak.tuning.parameter import is_number
 from lightleak.tuning.study import DEFAULT, ERROR, RESUMED, WORKER, Study
-from lightleak.tuning.trial import trial_folder, trial_tree
+from lightleak.tuning.trial import trial_folder, trial_tree, with_measured_steps
 
 STATES: Mapping[str, Any] = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "running"}
 IMPORTANCE_TRIALS = 4
@@ -42,7 +41,7 @@ NOT_IN_TABLE = ("kind", "attack", "values", "parameters", "intermediate")
 
 def trial_rows(study: Study) -> list[TrialRow]:
     """Return a row for each trial that has started."""
-    best, front = best_and_front(study)
+    best, front = study.best_and_front()
     several, chosen = len(study.config.study.objectives) > 1, None if best is None else best.number
     return [
         replace(
@@ -74,24 +73,6 @@ def trial_row(study: Study, trial: Any) -> TrialRow:
     )
 
 
-def best_and_front(study: Study) -> tuple[Any | None, set[int]]:
-    """Return the best complete trial (for several objectives the knee of their front), and the front's numbers."""
-    complete, objectives = study.complete, study.config.study.objectives
-    if not complete:
-        return None, set()
-    signs = np.array([-1.0 if one.direction == "maximize" else 1.0 for one in objectives])
-    if len(objectives) == 1:
-        return complete[int(np.argmin([trial.values[0] * signs[0] for trial in complete]))], set()
-    numbers = {trial.number for trial in study.optuna.best_trials}
-    front = [trial for trial in complete if trial.number in numbers]
-    return front[knee(np.array([trial.values for trial in front]) * signs)], numbers
-
-
-def default_trial(study: Study) -> Any | None:
-    """Return the complete trial of the defaults."""
-    return next((trial for trial in study.complete if trial.user_attrs.get(DEFAULT)), None)
-
-
 def tree_of(study: Study, trial: Any) -> dict[str, Any]:
     """Return the audit that a trial ran, including its steps."""
     tree = trial_tree(study.config, study.config.space.values(trial.params))
@@ -103,8 +84,6 @@ def importance(study: Study) -> dict[str, dict[str, float]]:
 
     Settings that apply only in some trials are left out. Empty if the trials are too few or all alike.
     """
-    import optuna
-
     if len(study.complete) < IMPORTANCE_TRIALS:
         return {}
     found = {}
@@ -170,31 +149,7 @@ def _write_table(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     for name in table.columns:
         kinds = {type(value) for value in table[name].dropna()}
         if str in kinds and len(kinds) > 1:
-            table[name] = [
-                value if value is None or isinstance(value, str) else json.dumps(value) for value in table[name]
-            ]
+            table[name] = [value if isinstance(value, str | None) else json.dumps(value) for value in table[name]]
     content = BytesIO()
     table.to_parquet(content, index=False)
     write_whole(file, content.getvalue())
-
-
-def knee(values: Sequence[Sequence[float]] | np.ndarray) -> int:
-    """Index of the point of a front that lies farthest from the line between its ends, towards the good corner.
-
-    Objectives are scaled to [0, 1] over the front. With more than two objectives, or where no point lies on the good
-    side of the line: the point nearest to the best of every objective.
-
-    Args:
-        values: ``[points, objectives]`` of the front, small is good.
-
-    >>> knee([[0.0, 1.0], [0.1, 0.2], [1.0, 0.0]])
-    1
-    """
-    points = np.asarray(values, dtype=float)
-    low, high = points.min(0), points.max(0)
-    scaled = (points - low) / np.where(high > low, high - low, 1.0)
-    if points.shape[1] == 2:
-        inside = 1 - scaled.sum(1)  # of the line from (0, 1) to (1, 0), in units of its distance
-        if inside.max() > 0:
-            return int(inside.argmax())
-    return int(np.linalg.norm(scaled, axis=1).argmin())

@@ -31,14 +31,7 @@ from lightleak.experiments.unit import write_whole
 from lightleak.report import build_report
 from lightleak.tuning.config import SECTION, TuneConfig
 from lightleak.tuning.held_out import HELD_OUT, compare, held_out_tree, words_of
-from lightleak.tuning.results import (
-    best_and_front,
-    default_trial,
-    tree_of,
-    trial_row,
-    trial_rows,
-    write_study,
-)
+from lightleak.tuning.results import tree_of, trial_row, trial_rows, write_study
 from lightleak.tuning.study import DEFAULT, Study, served
 from lightleak.tuning.trial import TableFiles, TrialPack, check_trial, trial_tree
 
@@ -174,13 +167,13 @@ def _fail(study: Study, number: int, error: Exception) -> None:
 
 def _hold_out(study: Study, workers: int) -> dict[str, Any] | None:
     """Write ``best.yaml`` and compare the best trial with the default on held-out data."""
-    best, _ = best_and_front(study)
+    best, _ = study.best_and_front()
     if best is None:
         return None
     settings, folder = study.config.study, study.folder / HELD_OUT
     config = parse_config({**held_out_tree(tree_of(study, best), settings.held_out), "workers": 0})
     write_whole(study.folder / BEST_FILE, yaml.safe_dump(config.to_dict(), sort_keys=False))
-    default = default_trial(study)
+    default = study.default
     if default is None or default.number == best.number or not settings.held_out:
         return None
     file = folder / f"{default.number}-{best.number}.json"

@@ -115,17 +115,15 @@ def without_experimental_warnings() -> Iterator[None]:
 
 def build_sampler(config: SamplerConfig, seed: int) -> "BaseSampler":
     """Return Optuna's sampler; the same seed gives the same settings."""
-    import optuna
+    from optuna import samplers
 
     number = seed % 2**32  # what NumPy's RandomState takes
     if config.name == "random":
-        return optuna.samplers.RandomSampler(seed=number)
+        return samplers.RandomSampler(seed=number)
     if config.name == "nsga2":
-        return optuna.samplers.NSGAIISampler(seed=number, **config.given)
+        return samplers.NSGAIISampler(seed=number, **config.given)
     with without_experimental_warnings():  # of models of several, of conditional settings, and of running trials
-        return optuna.samplers.TPESampler(
-            seed=number, multivariate=True, group=True, constant_liar=True, **config.given
-        )
+        return samplers.TPESampler(seed=number, multivariate=True, group=True, constant_liar=True, **config.given)
 
 
 def build_pruner(config: PrunerConfig) -> "BasePruner":

@@ -15,7 +15,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import optuna
 from filelock import FileLock
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import Trial, TrialState
 
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed
@@ -42,18 +46,14 @@ def open_storage(address: str) -> Any:
     Raises:
         Exception: SQLAlchemy's and the driver's own, for a database that cannot be opened.
     """
-    import optuna
-
     if address.startswith(PROXY):
         host, _, port = address.removeprefix(PROXY).rpartition(":")
         with without_experimental_warnings():
             return optuna.storages.GrpcStorageProxy(host=host, port=int(port))
     if Path(address).is_absolute():
-        from optuna.storages import journal
-
         # Optuna's own lock outlives a killed process for 30 s, and then two that wait can both take it.
         lock: Any = FileLock(f"{address}{LOCK_SUFFIX}", mode=FILE_MODE)
-        return optuna.storages.JournalStorage(journal.JournalFileBackend(address, lock))
+        return optuna.storages.JournalStorage(JournalFileBackend(address, lock))
     return optuna.storages.get_storage(address)
 
 
@@ -67,8 +67,6 @@ def served(storage: Any, host: str) -> Iterator[str]:
         storage: of the study.
         host: address of this machine that the others reach.
     """
-    import optuna
-
     with socket.socket() as free:
         free.bind((host, 0))
         port = free.getsockname()[1]
@@ -121,8 +119,6 @@ class Study:
     """
 
     def __init__(self, config: TuneConfig, folder: Path) -> None:
-        import optuna
-
         optuna.logging.set_verbosity(optuna.logging.ERROR)  # not a line for every trial
         self.config, self.folder = config, folder
         self.name = STUDY_NAME if config.study.storage is None else f"{STUDY_NAME} {_id_of(folder)}"
@@ -156,13 +152,28 @@ class Study:
         """The trials that have values."""
         return [trial for trial in self.trials if trial.state.name == "COMPLETE"]
 
+    @property
+    def default(self) -> Any | None:
+        """The complete trial of the defaults."""
+        return next((trial for trial in self.complete if trial.user_attrs.get(DEFAULT)), None)
+
+    def best_and_front(self) -> tuple[Any | None, set[int]]:
+        """Return the best complete trial (for several objectives the knee of their front), and the front's numbers."""
+        complete, objectives = self.complete, self.config.study.objectives
+        if not complete:
+            return None, set()
+        signs = np.array([-1.0 if one.direction == "maximize" else 1.0 for one in objectives])
+        if len(objectives) == 1:
+            return complete[int(np.argmin([trial.values[0] * signs[0] for trial in complete]))], set()
+        numbers = {trial.number for trial in self.optuna.best_trials}
+        front = [trial for trial in complete if trial.number in numbers]
+        return front[knee(np.array([trial.values for trial in front]) * signs)], numbers
+
     def ask(self) -> tuple[Any, dict[str, Any]] | None:
         """Begin the next trial and return it with its values by dotted key; ``None`` when all trials have begun.
 
         A trial whose settings an earlier one has had ends at once, with the same values.
         """
-        from optuna.trial import Trial
-
         while True:
             left = self._left_unfinished()
             begun = sum(trial.state.name != "WAITING" for trial in self.trials)
@@ -185,14 +196,10 @@ class Study:
 
     def tell(self, number: int, values: Sequence[float] | None) -> None:
         """Record the values of a trial, or ``None`` for a pruned one."""
-        from optuna.trial import TrialState
-
         self.optuna.tell(number, values, state=TrialState.PRUNED if values is None else None)
 
     def tell_failed(self, number: int, error: str) -> None:
         """Record a trial that cannot be run with its settings; it counts, and is not repeated."""
-        from optuna.trial import TrialState
-
         self._begun[number].set_user_attr(ERROR, error)
         self.optuna.tell(number, state=TrialState.FAIL)
 
@@ -204,8 +211,6 @@ class Study:
 
     def _left_unfinished(self) -> Any | None:
         """Return the first running trial of an earlier driver; those that killed too many are ended."""
-        from optuna.trial import Trial
-
         for frozen in self.trials:
             if frozen.state.name != "RUNNING" or frozen.number in self._begun:
                 continue
@@ -225,3 +230,25 @@ def _id_of(folder: Path) -> str:
     if not file.is_file():
         write_whole(file, uuid.uuid4().hex)
     return file.read_text()
+
+
+def knee(values: Sequence[Sequence[float]] | np.ndarray) -> int:
+    """Index of the point of a front that lies farthest from the line between its ends, towards the good corner.
+
+    Objectives are scaled to [0, 1] over the front. With more than two objectives, or where no point lies on the good
+    side of the line: the point nearest to the best of every objective.
+
+    Args:
+        values: ``[points, objectives]`` of the front, small is good.
+
+    >>> knee([[0.0, 1.0], [0.1, 0.2], [1.0, 0.0]])
+    1
+    """
+    points = np.asarray(values, dtype=float)
+    low, high = points.min(0), points.max(0)
+    scaled = (points - low) / np.where(high > low, high - low, 1.0)
+    if points.shape[1] == 2:
+        inside = 1 - scaled.sum(1)  # of the line from (0, 1) to (1, 0), in units of its distance
+        if inside.max() > 0:
+            return int(inside.argmax())
+    return int(np.linalg.norm(scaled, axis=1).argmin())

@@ -1,20 +1,25 @@
-"""One trial: an audit with the searched settings filled in, run as a pack until it ends or is pruned."""
+"""One trial: an audit with the searched settings filled in, run as a pack until it ends or is pruned.
+
+What a budget of steps or of seconds allows says how many steps its attacks take.
+"""
 
 import hashlib
 import json
-import math
 import os
 import socket
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
+import optuna
 import torch
 
+from lightleak.attacks import ATTACKS
 from lightleak.core.devices import resolve_device
-from lightleak.core.errors import LightLeakError, UsageError
+from lightleak.core.errors import UsageError
 from lightleak.data.sources import dataset_folder
 from lightleak.experiments.campaign import finished_rows, run_units
 from lightleak.experiments.config import AuditConfig
@@ -25,18 +30,21 @@ from lightleak.experiments.load import kind_of, parse_config
 from lightleak.experiments.pack import Files, Pack, Report, Shared, contents
 from lightleak.experiments.progress import silent
 from lightleak.experiments.run import PLACE, open_run_folder, run_audit
-from lightleak.experiments.settings import plain
+from lightleak.experiments.settings import named_settings, plain
 from lightleak.experiments.training import TRAINING_FILE, train, trains_together
 from lightleak.experiments.unit import Unit, write_whole
 from lightleak.targets.trainer import quiet_lightning
-from lightleak.tuning.budget import with_measured_steps, with_steps
-from lightleak.tuning.config import StudyConfig, TuneConfig
-from lightleak.tuning.objective import BASELINE, LEAKAGE, ObjectiveConfig, of_training
+from lightleak.tuning.config import BudgetConfig, StudyConfig, TuneConfig
 from lightleak.tuning.pruning import JudgedTrial, Reporting, TrialPruning
 from lightleak.tuning.samplers import build_pruner
 from lightleak.tuning.study import DEFAULT, WORKER, open_storage
 
 TRIALS = "trials"
+
+TIMED_STEPS = (10, 60)
+"""Steps of two short runs; their difference is the time of steps alone, without what comes before and after them."""
+
+REPETITIONS = 2
 
 
 def trial_tree(config: TuneConfig, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,6 +61,76 @@ def trial_tree(config: TuneConfig, values: Mapping[str, Any]) -> dict[str, Any]:
             raise UsageError(f"initial must be a mapping of settings, got {initial!r}")
         tree["initial"] = {**initial, "rows": "validation"}
     return tree
+
+
+def with_steps(tree: Mapping[str, Any], budget: BudgetConfig) -> dict[str, Any]:
+    """A config in which every attack that takes steps takes as many as ``restart_steps`` allows its restarts.
+
+    Raises:
+        UsageError: an attack or a setting that there is not, or more restarts than steps.
+
+    >>> tree = {"attacks": {"tableak": {"restarts": 10}, "random": {}}}
+    >>> with_steps(tree, BudgetConfig(restart_steps=5000))["attacks"]
+    {'tableak': {'restarts': 10, 'steps': 500}, 'random': {}}
+    """
+    filled: dict[str, Any] = plain(tree)
+    if budget.restart_steps is None:
+        return filled
+    filled["attacks"] = named_settings("attacks", filled.get("attacks", {}))
+    for name, options in filled["attacks"].items():
+        known = ATTACKS.get(name)(**options).options() if name in ATTACKS else {}
+        if {"steps", "restarts"} <= set(known):
+            if known["restarts"] > budget.restart_steps:
+                raise UsageError(
+                    f"study.budget.restart_steps must be at least the restarts of {name}, {known['restarts']}, "
+                    f"got {budget.restart_steps}"
+                )
+            options["steps"] = budget.restart_steps // known["restarts"]
+    return filled
+
+
+def with_measured_steps(study: StudyConfig, tree: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the trial's config with the steps that a budget of seconds allows its attacks.
+
+    They are measured once and stored next to the folder, so that a resumed trial and the best config take the same
+    number.
+    """
+    filled: dict[str, Any] = plain(tree)
+    if study.budget.seconds is None:
+        return filled
+    filled["attacks"], file = named_settings("attacks", filled["attacks"]), folder.with_suffix(".json")
+    if not file.is_file():
+        config = parse_config(tree)
+        units = plan_units(config, prepare_experiment(config), Path(os.devnull))
+        first = {unit.attack: unit for unit in reversed(units)}
+        stepped = [
+            name
+            for name in first
+            if "steps" in ATTACKS.get(name)().options() and "steps" not in filled["attacks"][name]
+        ]
+        device = resolve_device(config.device)
+        measured = {name: steps_within(first[name], study.budget.seconds, device) for name in stepped}
+        write_whole(file, json.dumps(measured))
+    for name, steps in json.loads(file.read_text()).items():
+        filled["attacks"][name]["steps"] = steps
+    return filled
+
+
+def steps_within(unit: Unit, seconds: float, device: torch.device) -> int:
+    """Steps of a unit's attack that fit into ``seconds`` on its update, at least 1; measured on ``device``."""
+    update, _ = unit.observe()
+
+    def timed(steps: int) -> float:
+        attack = unit.make_attack(steps=steps)
+        began = time.perf_counter()
+        attack.run_many([update], [unit.seed], device)
+        return time.perf_counter() - began
+
+    few, many = TIMED_STEPS
+    timed(1)
+    best = {steps: min(timed(steps) for _ in range(REPETITIONS)) for steps in TIMED_STEPS}
+    of_step = max((best[many] - best[few]) / (many - few), 1e-9)
+    return max(1, int((seconds - max(0.0, best[few] - few * of_step)) / of_step))
 
 
 def trial_folder(root: Path, tree: Mapping[str, Any]) -> Path:
@@ -86,33 +164,15 @@ def check_trial(config: TuneConfig, tree: Mapping[str, Any]) -> Any:
             "training.trainer.devices and num_nodes out"
         )
     for objective in config.study.objectives:
-        _check_objective(objective, loaded)
-    if config.study.budget.seconds is not None and not (
-        loaded.initial.batches and len(loaded.initial.batch_sizes) == 1
-    ):
+        objective.require(loaded.attacks, bool(loaded.rounds))
+    initial = loaded.initial
+    if config.study.budget.seconds is not None and not (initial.batches and len(initial.batch_sizes) == 1):
         raise UsageError(
             "study.budget.seconds is measured on fresh clients of one size; initial.batches must be at least 1 and "
-            f"initial.batch_sizes one size, got {loaded.initial.batches} and {list(loaded.initial.batch_sizes)}"
+            f"initial.batch_sizes one size, got {initial.batches} and {list(initial.batch_sizes)}"
         )
     check_served(loaded, prepare_experiment(loaded))
     return loaded
-
-
-def _check_objective(objective: ObjectiveConfig, config: AuditConfig) -> None:
-    name, attacks = objective.metric, sorted(config.attacks)
-    if objective.is_of_training:
-        if not config.rounds:
-            raise UsageError(f"study.objectives: {name!r} needs a training; training.epochs is 0")
-        return
-    attack = objective.where.get("attack")
-    if attack is not None and attack not in config.attacks:
-        raise UsageError(f"study.objectives: where.attack must be one of {', '.join(attacks)}, got {attack!r}")
-    if name == LEAKAGE and BASELINE not in config.attacks:
-        raise UsageError(f"study.objectives: {name!r} is measured against {BASELINE!r}, which attacks does not name")
-    if attack is None and len(set(attacks) - {BASELINE}) > 1:
-        raise UsageError(
-            f"study.objectives: {name!r} of which attack? add where: {{attack: NAME}}, one of {', '.join(attacks)}"
-        )
 
 
 def run_trial(
@@ -137,17 +197,7 @@ def run_trial(
                 rows = _run_audit_of_updates(study, config, folder, trial)
         else:
             rows = run_audit(config, folder, (), silent())["rows"]
-    return tuple(_value(objective, rows, folder) for objective in study.objectives)
-
-
-def _value(objective: ObjectiveConfig, rows: Sequence[Mapping[str, Any]], folder: Path) -> float:
-    value = of_training(objective.metric, folder) if objective.is_of_training else objective.of_rows(rows)
-    if value is not None and not math.isfinite(value):
-        raise LightLeakError(f"study.objectives: {objective.metric!r} is {value}")
-    if value is None:
-        known = sorted({name for row in rows for name, entry in row.items() if isinstance(entry, float)})
-        raise UsageError(f"study.objectives: no row has {objective.metric!r} {objective.where}; rows have {known}")
-    return value
+    return tuple(objective.of_run(rows, folder) for objective in study.objectives)
 
 
 def _run_audit_of_updates(
@@ -174,9 +224,7 @@ def _run_audit_of_updates(
         if (value := first.of_rows(rows)) is not None:
             judge.report(value, len({_update(row) for row in rows}))
             if judge.should_prune():
-                from optuna import TrialPruned
-
-                raise TrialPruned
+                raise optuna.TrialPruned
     return rows
 
 
@@ -272,8 +320,6 @@ class TrialPack(Pack):
 
     def run(self, folder: Path, device: torch.device, report: Report) -> None:
         """Run or resume the trial and write its values."""
-        import optuna
-
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         storage, pruner = open_storage(self.storage), build_pruner(self.study.pruner)
         study = optuna.load_study(study_name=self.study_name, storage=storage, pruner=pruner)

@@ -106,7 +106,7 @@ def test_a_page_has_lines_of_ten_and_colors(tmp_path: Path) -> None:
     file = pictures_file(tmp_path, "one")
     file.parent.mkdir()
     file.write_text(json.dumps([kept_pictures("c & d", pixels / 255)]))
-    write_figure(tmp_path, "a < b", ["a note"], ["one"])
+    write_figure(tmp_path, "a < b", ["a note"], ["one"], None)
     page = (tmp_path / "figure.html").read_text()
     shown = lines(page)
     assert [len(line) for line in shown] == [10, 2]

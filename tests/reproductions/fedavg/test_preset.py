@@ -6,7 +6,7 @@ import pytest
 
 from lightleak.attacks import ATTACKS
 from lightleak.core.errors import UsageError
-from lightleak.reproductions.fedavg.setting import PRESETS, preset_of
+from lightleak.reproductions.fedavg.setting import PRESETS, FedAvgPreset
 from lightleak.targets.spec import build_network
 
 DIGITS, FEMNIST, CIFAR100 = (PRESETS[name] for name in ("digits", "femnist", "cifar100"))
@@ -74,9 +74,9 @@ def test_network_takes_the_images(preset: object) -> None:
 
 
 def test_presets_by_name() -> None:
-    assert preset_of(None) is PRESETS["framed_digits"]
-    assert preset_of("femnist", steps=7) == replace(FEMNIST, steps=7)
+    assert FedAvgPreset.of(None) is PRESETS["framed_digits"]
+    assert FedAvgPreset.of("femnist", steps=7) == replace(FEMNIST, steps=7)
     with pytest.raises(
         UsageError, match="dataset must be one of digits, framed_digits, mnist, femnist, cifar100, got 'emnist'"
     ):
-        preset_of("emnist")
+        FedAvgPreset.of("emnist")

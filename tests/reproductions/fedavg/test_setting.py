@@ -10,14 +10,7 @@ from lightleak.core.seeds import generator
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES
 from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.defenses.horizontal.sparsification import RandomPruning
-from lightleak.reproductions.fedavg.setting import (
-    PRESETS,
-    AttackSetting,
-    ClientSetting,
-    EachImage,
-    clients_of,
-    setting_of,
-)
+from lightleak.reproductions.fedavg.setting import PRESETS, AttackSetting, ClientSetting, EachImage
 from lightleak.reproductions.paper.values import PaperCell, load_paper_table
 
 
@@ -26,7 +19,7 @@ def settings(number: int, attack: str, **coordinates: object) -> set[AttackSetti
     cells = [c for c in load_paper_table(f"fedavg-table{number}").cells if (c.attack, c.dataset) == (attack, "femnist")]
     kept = [c for c in cells if all(getattr(c, key) == value for key, value in coordinates.items())]
     assert kept
-    return {setting_of(cell, PRESETS["femnist"]) for cell in kept}
+    return {AttackSetting.of(cell, PRESETS["femnist"]) for cell in kept}
 
 
 def test_both_metrics_of_a_cell_are_one_experiment() -> None:
@@ -70,15 +63,15 @@ def test_priors_rounds_and_aggregates() -> None:
 @pytest.mark.parametrize("name", ["gaussian_noise", "laplacian_noise", "random_pruning"])
 def test_defenses_have_the_strength_of_the_cell(name: str) -> None:
     cells = [c for c in load_paper_table("fedavg-table6").cells if c.defense == name]
-    assert {c.strength for c in cells} == {clients_of(c).make_defense().strength for c in cells}  # type: ignore[union-attr]
-    one = clients_of(cells[0]).make_defense()
+    assert {c.strength for c in cells} == {ClientSetting.of(c).make_defense().strength for c in cells}  # type: ignore[union-attr]
+    one = ClientSetting.of(cells[0]).make_defense()
     assert type(one) is UPDATE_DEFENSES.get(name)
-    assert clients_of(cells[0], each_image=True).make_defense() == EachImage(one, images=5)  # type: ignore[arg-type]
+    assert ClientSetting.of(cells[0], each_image=True).make_defense() == EachImage(one, images=5)  # type: ignore[arg-type]
 
 
 def test_undefended_cells_have_no_defense() -> None:
     cell = load_paper_table("fedavg-table6").cells[0]
-    assert cell.defense == "none" and clients_of(cell, each_image=True) == ClientSetting(10, 5)
+    assert cell.defense == "none" and ClientSetting.of(cell, each_image=True) == ClientSetting(10, 5)
     assert ClientSetting(10, 5).make_defense() is None
 
 
@@ -90,7 +83,7 @@ def test_other_defenses_are_refused(name: str, strength: float | None) -> None:
 
 def test_names_tell_settings_apart() -> None:
     cell = PaperCell("psnr", "dB", 1.0, dataset="femnist", attack="fedavg_prior", local_epochs=2, local_batch_size=3)
-    base = clients_of(cell)
+    base = ClientSetting.of(cell)
     others = [
         ClientSetting(3, 3),
         ClientSetting(2, 4),

@@ -24,7 +24,7 @@ from lightleak.reproductions.reproduce import reproduction_of
 from lightleak.reproductions.reproduction import Outcome, run_stages
 from lightleak.reproductions.settings import Selection
 from lightleak.reproductions.thesis import image_models, images
-from lightleak.reproductions.thesis.image_models import STUDIES, ImageStudy, image_study, load_image_model
+from lightleak.reproductions.thesis.image_models import STUDIES, ImageStudy, image_study
 from lightleak.reproductions.thesis.images import ATTACKS, METRICS, ImageJudge, public_samples
 from lightleak.targets.image_resnet import build_resnet
 
@@ -153,7 +153,7 @@ def test_the_targets_table_is_their_accuracy_on_held_out_images(
         compared, rows, notes = run(name, folder, seeds=(0, 1))
         for one in rows:
             task = tiny.task(one["seed"])
-            network = load_image_model(tiny, one["target"], one["seed"], folder)
+            network = tiny.load_model(one["target"], one["seed"], folder)
             right = network(task.private_test.images).argmax(1) == task.private_test.labels
             assert one["test_accuracy"] == pytest.approx(float(right.double().mean()))
         assert [c.ours.mean for c in compared] == [pytest.approx(50 * sum(r["test_accuracy"] for r in rows))] * 2
@@ -163,7 +163,7 @@ def test_the_targets_table_is_their_accuracy_on_held_out_images(
 def test_the_judge_finds_training_images_at_no_distance(attacked: tuple[Path, Outcome], tiny: ImageStudy) -> None:
     folder, (_, rows, _) = attacked
     task = tiny.task(0)
-    network = load_image_model(tiny, tiny.evaluation, 0, folder)
+    network = tiny.load_model(tiny.evaluation, 0, folder)
     private = task.private_train
     scores = ImageJudge(network, task).score(private.pixels, private.labels)
     right = network(private.images).argmax(1) == private.labels
@@ -189,12 +189,12 @@ def test_the_baseline_shows_public_images_that_the_target_takes_for_the_class(ti
 
 
 def test_a_study_is_chosen_by_its_dataset(tmp_path: Path) -> None:
-    assert image_study() == image_study("digits") == DIGITS
-    assert image_study(iterations=7).attack.gan.iterations == 7
-    faces = image_study("celeba", "most_populous", str(tmp_path))
+    assert image_study(None, "first", None, None) == image_study("digits", "first", None, None) == DIGITS
+    assert image_study("digits", "first", None, 7).attack.gan.iterations == 7
+    faces = image_study("celeba", "most_populous", str(tmp_path), None)
     assert faces == replace(CELEBA, choice="most_populous", data_folder=str(tmp_path))
     with pytest.raises(UsageError, match="one of digits, celeba, got 'mnist'"):
-        image_study("mnist")
+        image_study("mnist", "first", None, None)
     with pytest.raises(DataError, match="identity_CelebA"):
         faces.task(0)
 
@@ -210,7 +210,7 @@ def test_celeba_is_read_where_its_files_are(tmp_path: Path) -> None:
         )
     lines = [f"{name} {person}" for person, name in enumerate(names, 1)]
     (tmp_path / "celeba" / "identity_CelebA.txt").write_text("\n".join(lines))
-    task = image_study("celeba", data_folder=str(tmp_path)).task(0)
+    task = image_study("celeba", "first", str(tmp_path), None).task(0)
     assert (task.n_classes, len(task.public), task.public.shape) == (1000, 2, (3, 64, 64))
 
 

@@ -25,12 +25,15 @@ from lightleak.protocols.fedavg import client_update
 from lightleak.protocols.federated_data import FederatedData
 from lightleak.protocols.federation import FederatedAveraging
 from lightleak.reproductions.fedavg.setting import ClientSetting, FedAvgPreset, StudyDataset
-from lightleak.reproductions.reproduction import Place, Row, Work, fit
+from lightleak.reproductions.reproduction import Place, Rows, Work, fit
 from lightleak.targets.checkpoints import LastCheckpoint, save_weights
 from lightleak.targets.spec import build_network
 
 FEMNIST_WRITERS = 400
 """Writers of FEMNIST that are read, in the order of its files: all 3,500 take minutes and gigabytes."""
+
+
+Observed = tuple[ClientUpdate, GroundTruth]
 
 
 @dataclass(frozen=True)
@@ -83,9 +86,7 @@ class ImageClients:
         images = self.dataset.train.take(self.positions(client))
         return self.dataset.scale.encode(images.pixels.float() / 255), images.labels
 
-    def observe(
-        self, setting: ClientSetting, index: int, folder: Path | None = None
-    ) -> tuple[ClientUpdate, GroundTruth]:
+    def observe(self, setting: ClientSetting, index: int, folder: Path | None = None) -> Observed:
         """Return update ``index``, of one client or the mean of several; its images are the same in every setting.
 
         Args:
@@ -145,9 +146,7 @@ def training_work(clients: ImageClients, setting: ClientSetting, rounds: int, ke
     return Work([training_name(clients, setting)], compute, float(rounds * _steps_per_round(clients, setting)))
 
 
-def train_clients(
-    clients: ImageClients, setting: ClientSetting, rounds: int, kept: Sequence[int], at: Place
-) -> list[Row]:
+def train_clients(clients: ImageClients, setting: ClientSetting, rounds: int, kept: Sequence[int], at: Place) -> Rows:
     """Train from the last checkpoint, keep the weights, and return a row with the accuracy on the test images."""
     preset, dataset, began = clients.preset, clients.dataset, time.perf_counter()
     place = model_folder(at.folder, clients, setting)

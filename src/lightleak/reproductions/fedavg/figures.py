@@ -27,10 +27,10 @@ from lightleak.report.page import fill, render
 from lightleak.report.sections.pictures import PictureRow, picture_row
 from lightleak.reproductions.fedavg.clients import ImageClients
 from lightleak.reproductions.fedavg.job import attack_row, unit_id
-from lightleak.reproductions.fedavg.setting import AttackSetting, setting_of
-from lightleak.reproductions.fedavg.tables import ImageStudy, attack_facts, stand_in_notes
+from lightleak.reproductions.fedavg.setting import AttackSetting
+from lightleak.reproductions.fedavg.tables import ImageStudy
 from lightleak.reproductions.paper.values import PaperCell, paper_settings
-from lightleak.reproductions.reproduction import CPU, Place, Row, Rows, Work
+from lightleak.reproductions.reproduction import CPU, Place, Rows, Work
 from lightleak.reproductions.settings import selected
 
 FILE_NAME = "figure.html"
@@ -49,9 +49,7 @@ def pictures_file(folder: Path, unit: str) -> Path:
     return folder / "pictures" / f"{unit}.json"
 
 
-def write_figure(
-    folder: Path, title: str, notes: Sequence[str], units: Sequence[str], shown: int | None = None
-) -> None:
+def write_figure(folder: Path, title: str, notes: Sequence[str], units: Sequence[str], shown: int | None) -> None:
     """Write the page of the pictures that units have kept.
 
     Args:
@@ -116,16 +114,16 @@ class PictureGrid(ImageStudy):
         """One attack per method, on the first client of the first seed."""
         clients = ImageClients(self.preset, self.selection.seeds[0], self.selection.data_folder)
         by_epoch = bool(self.table.options.get("by_epoch"))
-        return [picture_work(clients, setting_of(cell, self.preset), by_epoch) for cell in self.cells]
+        return [picture_work(clients, AttackSetting.of(cell, self.preset), by_epoch) for cell in self.cells]
 
     def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
         """Where the pictures are."""
-        return {"figure": True, "attack": attack_facts(self.preset)}
+        return {"figure": True, "attack": self.preset.attack_facts}
 
     def leave(self, rows: Rows, folder: Path) -> None:
         """Write the page of pictures."""
         units = [row["unit"] for row in rows]
-        write_figure(folder, self.table.title, stand_in_notes(self.preset), units, self.table.options.get("shown"))
+        write_figure(folder, self.table.title, self.preset.stand_in_notes, units, self.table.options.get("shown"))
 
 
 def picture_work(clients: ImageClients, setting: AttackSetting, by_epoch: bool = False) -> Work:
@@ -135,9 +133,7 @@ def picture_work(clients: ImageClients, setting: AttackSetting, by_epoch: bool =
     return Work([unit_id(clients, name, 0)], compute, float(clients.preset.steps))
 
 
-def attack_with_pictures(
-    clients: ImageClients, setting: AttackSetting, name: str, by_epoch: bool, at: Place
-) -> list[Row]:
+def attack_with_pictures(clients: ImageClients, setting: AttackSetting, name: str, by_epoch: bool, at: Place) -> Rows:
     """Attack, score, and keep the pictures in the order of the client's images."""
     update, truth = clients.observe(setting.clients, 0)
     attack = setting.make_attack(clients.preset)

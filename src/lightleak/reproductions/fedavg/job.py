@@ -17,7 +17,7 @@ from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.experiments.campaign import ROWS_PER_PACK
 from lightleak.metrics.images import ImagePSNR, ReconstructedShare
-from lightleak.reproductions.fedavg.clients import ImageClients
+from lightleak.reproductions.fedavg.clients import ImageClients, Observed
 from lightleak.reproductions.fedavg.setting import AttackSetting, ClientSetting
 from lightleak.reproductions.reproduction import Place, Row, Work
 from lightleak.targets.spec import NetworkSpec
@@ -25,8 +25,6 @@ from lightleak.targets.spec import NetworkSpec
 LABEL_METHODS: tuple[FedAvgLabelMethod, ...] = ("interpolated", "geng_server", "geng_client")
 DUMMY_IMAGES = 3000
 """Random images over which the statistics of Eq. 2 are means, as in the paper's code."""
-
-Observed = tuple[ClientUpdate, GroundTruth]
 
 
 def attack_work(clients: ImageClients, setting: AttackSetting, number: int, device: torch.device) -> list[Work]:

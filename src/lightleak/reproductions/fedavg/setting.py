@@ -14,7 +14,7 @@ from lightleak.data.layout import EncodedLayout
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense
 from lightleak.protocols.client_training import LocalTraining
 from lightleak.protocols.fedavg import ShareLabels
-from lightleak.reproductions.paper.values import PaperCell, paper_settings
+from lightleak.reproductions.paper.values import PaperCell, note, paper_settings
 from lightleak.targets.spec import NetworkSpec
 
 StudyDataset = Literal["digits", "framed_digits", "mnist", "femnist", "cifar100"]
@@ -64,6 +64,22 @@ class FedAvgPreset:
     clients_per_round: int = 10
     rounds: int = 250
 
+    @classmethod
+    def of(cls, dataset: str | None, steps: int | None = None) -> "FedAvgPreset":
+        """The preset of a dataset; None is ``framed_digits``, which needs no files and is most like FEMNIST.
+
+        Args:
+            dataset: name of the dataset.
+            steps: optimization steps of an attack, where they are not the paper's.
+
+        Raises:
+            UsageError: an unknown dataset.
+        """
+        name = dataset or "framed_digits"
+        if name not in PRESETS:
+            raise UsageError(f"dataset must be one of {', '.join(get_args(StudyDataset))}, got {dataset!r}")
+        return PRESETS[name] if steps is None else replace(PRESETS[name], steps=steps)
+
     @property
     def stand_in(self) -> str | None:
         """Name of the images that replace the paper's; None where they are the paper's."""
@@ -74,6 +90,24 @@ class FedAvgPreset:
         """The network that is attacked."""
         width = math.prod(self.network["shape"])
         return NetworkSpec("image_cnn", self.n_classes, EncodedLayout.of_numerical(width), dict(self.network))
+
+    @property
+    def stand_in_notes(self) -> list[str]:
+        """The note on images that replace the paper's, where they do."""
+        if self.stand_in is None:
+            return []
+        is_digits, (_, height, width) = self.dataset in ("digits", "framed_digits"), self.network["shape"]
+        images = "scikit-learn's digits" if is_digits else self.dataset.upper()
+        size = {"height": height, "width": width, "classes": self.n_classes}
+        text = note("fedavg", "stand_in", images=images, original=self.stands_for, **size)
+        return [f"{text} {note('fedavg', self.dataset)}" if is_digits else text]
+
+    @property
+    def attack_facts(self) -> dict[str, Any]:
+        """Values of the note on where the attacks depart from the paper's text."""
+        printed = PRESETS[self.dataset].steps
+        changed = "" if self.steps == printed else f" (App. B.2: {printed})"
+        return {"steps": self.steps, "changed": changed, "published": PUBLISHED_STEPS}
 
     def attack_options(self, attack: str, epochs: int, batches: int) -> dict[str, Any]:
         """Settings of an attack beyond those that its name already says.
@@ -113,22 +147,6 @@ PRESETS: dict[str, FedAvgPreset] = {
     name: FedAvgPreset(**paper_settings("fedavg")["presets"][name]) for name in get_args(StudyDataset)
 }
 """Presets by dataset; the reasons for their values are in ``reproductions/paper/fedavg.yaml``."""
-
-
-def preset_of(dataset: str | None, steps: int | None = None) -> FedAvgPreset:
-    """The preset of a dataset; None is ``framed_digits``, which needs no files and is most like FEMNIST.
-
-    Args:
-        dataset: name of the dataset.
-        steps: optimization steps of an attack, where they are not the paper's.
-
-    Raises:
-        UsageError: an unknown dataset.
-    """
-    name = dataset or "framed_digits"
-    if name not in PRESETS:
-        raise UsageError(f"dataset must be one of {', '.join(get_args(StudyDataset))}, got {dataset!r}")
-    return PRESETS[name] if steps is None else replace(PRESETS[name], steps=steps)
 
 
 NO_DEFENSE = "none"
@@ -225,6 +243,25 @@ class ClientSetting:
         parts += [] if self.states_epochs else ["epochs-unknown"]
         return "_".join(parts)
 
+    @classmethod
+    def of(cls, cell: PaperCell, each_image: bool = False, by_batch: bool = False) -> "ClientSetting":
+        """The clients that a cell is about; ``by_batch``: the server knows the labels of every local batch."""
+        assert cell.local_epochs is not None and cell.local_batch_size is not None  # every FedAvg client has them
+        known: ShareLabels = "batches" if by_batch else "counts"
+        defended = cell.defense not in (None, NO_DEFENSE)
+        return cls(
+            cell.local_epochs,
+            cell.local_batch_size,
+            share_labels="none" if cell.labels == "restored" else known,
+            reshuffle=cell.random_batches is not False,
+            defense=cell.defense or NO_DEFENSE,
+            strength=cell.strength,
+            each_image=defended and each_image,
+            round=cell.round,
+            n_clients=cell.n_clients or 1,
+            states_epochs=cell.assumed_epochs is None,
+        )
+
     def training(self, preset: FedAvgPreset) -> LocalTraining:
         """Local training of every client."""
         return LocalTraining(self.epochs, self.batch_size, preset.learning_rate, reshuffle=self.reshuffle)
@@ -275,6 +312,28 @@ class AttackSetting:
         """
         return "_".join([self.attack, self.clients.name, *(f"{key}-{value}" for key, value in self.changed)])
 
+    @classmethod
+    def of(cls, cell: PaperCell, preset: FedAvgPreset, each_image: bool = False) -> "AttackSetting":
+        """The experiment whose result the cell prints.
+
+        Args:
+            cell: a cell with an attack.
+            preset: settings of the dataset.
+            each_image: see `ClientSetting`.
+        """
+        assert cell.attack is not None  # callers pass cells of attacks
+        by_batch = bool(cell.known_batch_counts) and cell.attack in SIMULATED
+        changed: dict[str, Any] = {}
+        if cell.labels == "restored":
+            changed["labels"] = "interpolated"
+        if by_batch:
+            changed["label_order"] = "batches"
+        if cell.assumed_epochs is not None:
+            changed["assumed_epochs"] = cell.assumed_epochs
+        if cell.prior_statistic is not None and cell.prior_distance is not None:
+            changed |= preset.prior_options(cell.prior_statistic, cell.prior_distance)
+        return cls(ClientSetting.of(cell, each_image, by_batch), cell.attack, tuple(sorted(changed.items())))
+
     def make_attack(self, preset: FedAvgPreset) -> UpdateAttack:
         """The attack with its settings."""
         return ATTACKS.get(self.attack)(**self.options(preset))
@@ -285,45 +344,3 @@ class AttackSetting:
         steps = self.clients.steps(preset.rows)
         epochs = changed.get("assumed_epochs", self.clients.epochs)
         return preset.attack_options(self.attack, epochs, max(1, steps // epochs)) | changed
-
-
-def setting_of(cell: PaperCell, preset: FedAvgPreset, each_image: bool = False) -> AttackSetting:
-    """The experiment whose result the cell prints.
-
-    Args:
-        cell: a cell with an attack.
-        preset: settings of the dataset.
-        each_image: see `ClientSetting`.
-    """
-    assert cell.attack is not None  # callers pass cells of attacks
-    by_batch = bool(cell.known_batch_counts) and cell.attack in SIMULATED
-    clients = clients_of(cell, each_image, by_batch)
-    changed: dict[str, Any] = {}
-    if cell.labels == "restored":
-        changed["labels"] = "interpolated"
-    if by_batch:
-        changed["label_order"] = "batches"
-    if cell.assumed_epochs is not None:
-        changed["assumed_epochs"] = cell.assumed_epochs
-    if cell.prior_statistic is not None and cell.prior_distance is not None:
-        changed |= preset.prior_options(cell.prior_statistic, cell.prior_distance)
-    return AttackSetting(clients, cell.attack, tuple(sorted(changed.items())))
-
-
-def clients_of(cell: PaperCell, each_image: bool = False, by_batch: bool = False) -> ClientSetting:
-    """The clients that a cell is about; arguments as in `setting_of`."""
-    assert cell.local_epochs is not None and cell.local_batch_size is not None  # every cell of a FedAvg client has them
-    known: ShareLabels = "batches" if by_batch else "counts"
-    defended = cell.defense not in (None, NO_DEFENSE)
-    return ClientSetting(
-        cell.local_epochs,
-        cell.local_batch_size,
-        share_labels="none" if cell.labels == "restored" else known,
-        reshuffle=cell.random_batches is not False,
-        defense=cell.defense or NO_DEFENSE,
-        strength=cell.strength,
-        each_image=defended and each_image,
-        round=cell.round,
-        n_clients=cell.n_clients or 1,
-        states_epochs=cell.assumed_epochs is None,
-    )

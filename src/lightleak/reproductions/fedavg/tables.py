@@ -12,16 +12,7 @@ from torch import nn
 from lightleak.core.errors import UsageError
 from lightleak.reproductions.fedavg.clients import ImageClients, rehearse, trained, training_work
 from lightleak.reproductions.fedavg.job import attack_work, label_work
-from lightleak.reproductions.fedavg.setting import (
-    PRESETS,
-    PUBLISHED_STEPS,
-    AttackSetting,
-    ClientSetting,
-    FedAvgPreset,
-    clients_of,
-    preset_of,
-    setting_of,
-)
+from lightleak.reproductions.fedavg.setting import PUBLISHED_STEPS, AttackSetting, ClientSetting, FedAvgPreset
 from lightleak.reproductions.paper.values import PaperCell, note
 from lightleak.reproductions.reproduction import FactTable, Reproduction, Row, Rows, Stage, Work
 from lightleak.reproductions.settings import check_settings, selected, setting_name
@@ -37,24 +28,6 @@ PAPER_CLIENTS = 100
 """Clients behind the hours of Table 11."""
 
 
-def attack_facts(preset: FedAvgPreset) -> dict[str, Any]:
-    """Return the values of the note on where the attacks depart from the paper's text."""
-    printed = PRESETS[preset.dataset].steps
-    changed = "" if preset.steps == printed else f" (App. B.2: {printed})"
-    return {"steps": preset.steps, "changed": changed, "published": PUBLISHED_STEPS}
-
-
-def stand_in_notes(preset: FedAvgPreset) -> list[str]:
-    """Return the note on images that replace the paper's, where they do."""
-    if preset.stand_in is None:
-        return []
-    is_digits, (_, height, width) = preset.dataset in ("digits", "framed_digits"), preset.network["shape"]
-    images = "scikit-learn's digits" if is_digits else preset.dataset.upper()
-    size = {"height": height, "width": width, "classes": preset.n_classes}
-    text = note("fedavg", "stand_in", images=images, original=preset.stands_for, **size)
-    return [f"{text} {note('fedavg', preset.dataset)}" if is_digits else text]
-
-
 class ImageStudy(Reproduction):
     """A table or figure on images, which may be stand-ins for the paper's."""
 
@@ -68,7 +41,7 @@ class ImageStudy(Reproduction):
             UsageError: an unknown dataset.
         """
         steps = self.selection.iterations or (PUBLISHED_STEPS if self.selection.as_published else None)
-        return preset_of(self.selection.dataset, steps)
+        return FedAvgPreset.of(self.selection.dataset, steps)
 
     @cached_property
     def presets(self) -> list[FedAvgPreset]:
@@ -89,7 +62,7 @@ class ImageStudy(Reproduction):
 
     def notes(self, rows: Rows) -> list[str]:
         """See `Reproduction.notes`; the note on the images comes first."""
-        return [*(text for preset in self.presets for text in stand_in_notes(preset)), *super().notes(rows)]
+        return [*(text for preset in self.presets for text in preset.stand_in_notes), *super().notes(rows)]
 
 
 class ImageTable(ImageStudy):
@@ -114,7 +87,7 @@ class ImageTable(ImageStudy):
         check_settings(of_dataset, narrowed)
         cells = selected(self.table, of_dataset, narrowed, replace(asked, dataset=self.preset.dataset))
         waits = self.simulates and not asked.settings and self.device.type == "cpu"
-        self.left_out = [c for c in cells if waits and clients_of(c).steps(self.preset.rows) >= LONG_STEPS]
+        self.left_out = [c for c in cells if waits and ClientSetting.of(c).steps(self.preset.rows) >= LONG_STEPS]
         self.run = [cell for cell in cells if cell not in self.left_out]
         return cells
 
@@ -138,11 +111,11 @@ class ImageTable(ImageStudy):
 
     def setting(self, cell: PaperCell) -> AttackSetting:
         """The experiment behind a cell with an attack."""
-        return setting_of(cell, self.preset, self.selection.as_published)
+        return AttackSetting.of(cell, self.preset, self.selection.as_published)
 
     def client_setting(self, cell: PaperCell) -> ClientSetting:
         """The clients behind a cell."""
-        return clients_of(cell, self.selection.as_published)
+        return ClientSetting.of(cell, self.selection.as_published)
 
     def attack_settings(self) -> list[AttackSetting]:
         """Each experiment once, in the order of the table."""
@@ -201,7 +174,7 @@ class ImageTable(ImageStudy):
             "own_network": self.table.name != "fedavg-table7",
             "updates": {"updates": self.updates, "rows": self.preset.rows},
             "same_updates": is_attacked,
-            "attack": attack_facts(self.preset) if is_attacked else False,
+            "attack": self.preset.attack_facts if is_attacked else False,
             "left_out": {"names": names, "steps": LONG_STEPS} if names else False,
             "other_datasets": {"names": other} if other else False,
         }
@@ -255,7 +228,7 @@ class NetworkFacts(ImageStudy, FactTable):
     def choose(self) -> list[PaperCell]:
         """Cells of the chosen networks, one network after the other."""
         dataset = self.selection.dataset
-        self.presets = [preset_of(name) for name in (("femnist", "cifar100") if dataset is None else (dataset,))]
+        self.presets = [FedAvgPreset.of(name) for name in (("femnist", "cifar100") if dataset is None else (dataset,))]
         return [cell for preset in self.presets for cell in self.table.cells if cell.dataset == preset.stands_for]
 
     def fact(self, cell: PaperCell, rows: Rows) -> float:
@@ -285,7 +258,7 @@ def layers_of(preset: FedAvgPreset, second_kernel: int) -> dict[str, Mapping[str
         preset: settings of the dataset.
         second_kernel: side of the second convolution's kernel.
 
-    >>> layers_of(preset_of("femnist"), second_kernel=1)["linear1"]
+    >>> layers_of(FedAvgPreset.of("femnist"), second_kernel=1)["linear1"]
     {'in_features': 4096, 'out_features': 100}
     """
     found: dict[str, Mapping[str, int]] = {}

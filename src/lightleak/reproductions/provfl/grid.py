@@ -22,17 +22,7 @@ from lightleak.experiments.kinds.vertical.job import Job, plan_jobs
 from lightleak.experiments.kinds.vertical.rows import beside_own_columns
 from lightleak.experiments.kinds.vertical.world import load_whole, prepare_world
 from lightleak.reproductions.paper.values import PaperCell, paper_settings
-from lightleak.reproductions.reproduction import (
-    FactTable,
-    Place,
-    Reproduction,
-    Row,
-    Rows,
-    Stage,
-    Work,
-    options_at_hand,
-    plan_of,
-)
+from lightleak.reproductions.reproduction import FactTable, Place, Reproduction, Row, Rows, Stage, Work, options_at_hand
 from lightleak.reproductions.settings import TRIALS, Selection
 
 SETTINGS = paper_settings("provfl")
@@ -228,7 +218,7 @@ class SplitTrainings(Reproduction):
         """One audit per training, each in its own folder."""
         noun = "attacks in split trainings"
         return [
-            Stage(plan_of(plan_jobs, config), noun, training.name, config=config, needs=training.dataset)
+            Stage.of_audit(plan_jobs, config, noun, training.name, needs=training.dataset)
             for training, config in self.audits.items()
         ]
 

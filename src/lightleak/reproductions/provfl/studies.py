@@ -27,7 +27,7 @@ from lightleak.report.sections.bound import bound_page
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.provfl.grid import audit_of_cell
 from lightleak.reproductions.reproduction import Place, Reproduction, Row, Rows, Work
-from lightleak.reproductions.settings import TRIALS, Selection
+from lightleak.reproductions.settings import TRIALS
 
 STUDY = PaperCell("absolute_error", "fraction", math.nan, dataset="adult", property_name="sex=Male", adversary="C1")
 """The case that is studied; the paper names it for Figure 4 only."""
@@ -140,16 +140,52 @@ class TwoWorlds(Reproduction):
     def play(self, name: str, worlds: str, index: int, seed: int, at: Place) -> list[Rows]:
         """Rows of both attacks on one target."""
         fractions = [float(part) for part in worlds.split(" vs ")]
-        rows = _game(name, fractions, index, seed, self.selection, at)
-        return [[row | {"worlds": worlds} for row in rows]]
+        cell = replace(STUDY, property_name=name, attack="provfl_b")
+        config = audit_of_cell(cell, replace(self.selection, as_published=False), seed)
+        config = replace(
+            config,
+            data=replace(config.data, fraction=fractions[index], rows=WORLD_ROWS),
+            auxiliary=AuxiliaryConfig(size=WORLD_AUXILIARY),
+            attacks={"provfl_b": {"sample_size": WORLD_AUXILIARY // 2}},
+        )
+        done = plan_jobs(config)[0].train(at.device, lambda _: None)
+        seen = done.observations[0]
+        comparison = attack_named("provfl_b", config.attacks["provfl_b"])
+        found = comparison.run(seen, derive_seed(seed, name), at.device)
+        rows = done.world.positions(seen.auxiliary.ids)
+        with torch.no_grad():
+            module = done.module.cpu()
+            logits = module(done.world.train.inputs[rows].float())
+        task = TaskKnowledge(done.world.train.labels[rows], logits.reshape(len(rows), -1))
+        game = ShadowModels((fractions[0], fractions[1]), SHADOWS)
+        shadow = game.decide(seen, task, derive_seed(seed, "shadows", name), at.device)
+        answers: dict[str, Row] = {
+            "provfl_b": {"estimated_fraction": found.fraction, "answer": nearest_world(found.fraction, fractions)},
+            "sm_pia": {
+                "shadow_accuracy": shadow.shadow_accuracy,
+                "answer": shadow.world,
+                "warnings": list(shadow.warnings),
+            },
+        }
+        common: Row = {"dataset": "adult", "property": name, "world": index, "seed": seed, "adversary": "C1"}
+        common |= {"worlds": worlds}
+        seconds = {"provfl_b": found.seconds, "sm_pia": shadow.seconds}
+        return [[common | {"attack": attack, **said, "seconds": seconds[attack]} for attack, said in answers.items()]]
 
     def measured(self, cell: PaperCell, rows: Rows) -> Summary:
         """See `_score`."""
         return _score(self.behind(cell, rows))
 
     def leave(self, rows: Rows, folder: Path) -> None:
-        """Write Theorem 1's bound with the measured accuracies."""
-        _draw_bound(folder, rows)
+        """Write a page with Theorem 1's bound over the gap and the measured accuracies."""
+        measured: dict[str, list[tuple[float, Estimate]]] = {}
+        for (attack, _, worlds), played in by_key(rows, itemgetter("attack", "property", "worlds")).items():
+            found = _score(played)
+            low, high = sorted(float(part) for part in worlds.split(" vs "))
+            measured.setdefault(attack, []).append((high - low, Estimate(found.mean, found.n, found.low, found.high)))
+        for points in measured.values():
+            points.sort(key=itemgetter(0))
+        write_whole(folder / "theorem1.html", bound_page(measured))
 
     def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
         """How games are played."""
@@ -163,50 +199,3 @@ def _score(games: Rows) -> Summary:
     played = [[row for row in games if row["world"] == world] for world in (0, 1)]
     score = two_world_accuracy(lambda row: int(row["answer"]), *played)
     return Summary(score.accuracy, math.nan, score.n, score.low, score.high)
-
-
-def _game(name: str, worlds: Sequence[float], index: int, seed: int, selection: Selection, at: Place) -> Rows:
-    cell = PaperCell(
-        "absolute_error", "fraction", math.nan, dataset="adult", property_name=name, adversary="C1", attack="provfl_b"
-    )
-    config = audit_of_cell(cell, replace(selection, as_published=False), seed)
-    config = replace(
-        config,
-        data=replace(config.data, fraction=worlds[index], rows=WORLD_ROWS),
-        auxiliary=AuxiliaryConfig(size=WORLD_AUXILIARY),
-        attacks={"provfl_b": {"sample_size": WORLD_AUXILIARY // 2}},
-    )
-    done = plan_jobs(config)[0].train(at.device, lambda _: None)
-    seen = done.observations[0]
-    comparison = attack_named("provfl_b", config.attacks["provfl_b"])
-    found = comparison.run(seen, derive_seed(seed, name), at.device)
-    rows = done.world.positions(seen.auxiliary.ids)
-    with torch.no_grad():
-        module = done.module.cpu()
-        logits = module(done.world.train.inputs[rows].float())
-    task = TaskKnowledge(done.world.train.labels[rows], logits.reshape(len(rows), -1))
-    game = ShadowModels((worlds[0], worlds[1]), SHADOWS)
-    shadow = game.decide(seen, task, derive_seed(seed, "shadows", name), at.device)
-    answers: dict[str, Row] = {
-        "provfl_b": {"estimated_fraction": found.fraction, "answer": nearest_world(found.fraction, worlds)},
-        "sm_pia": {
-            "shadow_accuracy": shadow.shadow_accuracy,
-            "answer": shadow.world,
-            "warnings": list(shadow.warnings),
-        },
-    }
-    common = {"dataset": "adult", "property": name, "world": index, "seed": seed, "adversary": "C1"}
-    seconds = {"provfl_b": found.seconds, "sm_pia": shadow.seconds}
-    return [common | {"attack": attack, **said, "seconds": seconds[attack]} for attack, said in answers.items()]
-
-
-def _draw_bound(folder: Path, rows: Rows) -> None:
-    """Write a page with Theorem 1's bound over the gap and the measured accuracies."""
-    measured: dict[str, list[tuple[float, Estimate]]] = {}
-    for (attack, _, worlds), played in by_key(rows, itemgetter("attack", "property", "worlds")).items():
-        found = _score(played)
-        low, high = sorted(float(part) for part in worlds.split(" vs "))
-        measured.setdefault(attack, []).append((high - low, Estimate(found.mean, found.n, found.low, found.high)))
-    for points in measured.values():
-        points.sort(key=itemgetter(0))
-    write_whole(folder / "theorem1.html", bound_page(measured))

@@ -71,6 +71,36 @@ class Setting:
     protocol: ProtocolConfig = field(default_factory=ProtocolConfig)
     noise: float | None = None
 
+    @classmethod
+    def of(cls, cell: PaperCell, options: Mapping[str, Any], **changed: Any) -> "Setting":
+        """The experiment whose result a cell with an attack prints.
+
+        Args:
+            cell: the cell.
+            options: settings of the attack in addition to those that the cell states; the baseline has none.
+            changed: further fields of the setting.
+        """
+        assert cell.dataset is not None and cell.attack is not None and cell.batch_size is not None
+        # The baseline reads no labels: the paper prints one value under both settings.
+        is_random = cell.attack == "random"
+        labels = "true" if is_random else cell.labels or "true"
+        if cell.attack == STRONGEST:  # it restores labels unless it is given them
+            options = {"labels": labels, **options}
+        stated = {name: value for name in ("restarts", "steps") if (value := getattr(cell, name)) is not None}
+        fields: dict[str, Any] = {
+            "dataset": cell.dataset,
+            "network": cell.network or NETWORK,
+            "attack": cell.attack,
+            "options": options_of(AS_PUBLISHED if is_random else {**stated, **options}),
+            "labels": labels,
+            "batch_size": cell.batch_size,
+        }
+        return cls(**fields | changed)
+
+    def with_options(self, **options: Any) -> "Setting":
+        """Return the setting with these settings of its attack."""
+        return replace(self, options=options_of(dict(self.options) | options))
+
     @property
     def name(self) -> str:
         """A file name."""
@@ -100,6 +130,7 @@ class Setting:
     @property
     def facts(self) -> dict[str, Any]:
         """Columns of a row that describe the setting."""
+        noised = {"defense": GaussianNoise.name, "defense_strength": self.noise}
         prior = {"epoch_prior": dict(self.options).get("epoch_prior")} if self.protocol.is_fedavg else {}
         return {
             "setting": self.name,
@@ -108,7 +139,7 @@ class Setting:
             "labels": self.labels,
             **protocol_facts(self.protocol, self.batch_size),
             **prior,
-            **noise_facts(self.noise),
+            **({"defense": "none"} if self.noise is None else noised),
             "source": "training" if self.epoch else "initial",
             "epoch": self.epoch,
         }
@@ -138,44 +169,9 @@ class Setting:
         return FreshClients(people, spec, seed, True, statistics, defense).observe(self.batch_size, index)
 
 
-def setting_of(cell: PaperCell, options: Mapping[str, Any], **changed: Any) -> Setting:
-    """The experiment whose result a cell with an attack prints.
-
-    Args:
-        cell: the cell.
-        options: settings of the attack in addition to those that the cell states; the baseline has none.
-        changed: further fields of the setting.
-    """
-    assert cell.dataset is not None and cell.attack is not None and cell.batch_size is not None
-    # The baseline reads no labels: the paper prints one value under both settings.
-    is_random = cell.attack == "random"
-    labels = "true" if is_random else cell.labels or "true"
-    if cell.attack == STRONGEST:  # it restores labels unless it is given them
-        options = {"labels": labels, **options}
-    fields: dict[str, Any] = {
-        "dataset": cell.dataset,
-        "network": cell.network or NETWORK,
-        "attack": cell.attack,
-        "options": options_of(AS_PUBLISHED if is_random else {**stated(cell), **options}),
-        "labels": labels,
-        "batch_size": cell.batch_size,
-    }
-    return Setting(**fields | changed)
-
-
-def stated(cell: PaperCell) -> dict[str, Any]:
-    """Return the settings of an attack that a cell states."""
-    return {name: value for name in ("restarts", "steps") if (value := getattr(cell, name)) is not None}
-
-
 def options_of(options: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
     """Settings of an attack as sorted pairs."""
     return tuple(sorted(options.items()))
-
-
-def noise_facts(scale: float | None) -> dict[str, Any]:
-    """Return the columns of a row that describe clients' noise."""
-    return {"defense": "none"} if scale is None else {"defense": GaussianNoise.name, "defense_strength": scale}
 
 
 def made_facts(dataset: str, data_folder: str | None) -> dict[str, Any]:
@@ -348,7 +344,7 @@ def gradient_setting_of(cell: PaperCell) -> Setting:
         options["restarts"] = FEDERATION_RESTARTS
     if depends_on_start(cell):
         options["initialization"] = "symmetric"
-    setting = setting_of(cell, options, epoch=cell.training_epochs or 0)
+    setting = Setting.of(cell, options, epoch=cell.training_epochs or 0)
     return replace(setting, batch_size=GERMAN_ROWS) if setting.epoch and cell.dataset == "german" else setting
 
 
@@ -408,7 +404,8 @@ class RestartSpread(Reproduction):
         assert found.ensemble is not None  # the configuration keeps it
         encoder = experiment.encoder
         true_rows = encoder.decode(truth.inputs, clamp=False)
-        pooled = [pool(align(encoder, part, 0), 0, "median") for part in found.ensemble.split(self.ensemble_size)]
+        size = max(cell.restarts or 1 for cell in self.table.drawn)
+        pooled = [pool(align(encoder, part, 0), 0, "median") for part in found.ensemble.split(size)]
         spread = {
             "std_restarts": _deviation(encoder, true_rows, found.ensemble),
             "std_ensembles": _deviation(encoder, true_rows, pooled),
@@ -418,11 +415,6 @@ class RestartSpread(Reproduction):
     def config(self) -> InversionConfig:
         """Settings of the attack: no sigmoid, and all restarts are kept."""
         return InversionConfig(restarts=ENSEMBLE, numerical="none", keep_ensemble=True)
-
-    @property
-    def ensemble_size(self) -> int:
-        """Restarts of an ensemble, as the cells say."""
-        return max(cell.restarts or 1 for cell in self.table.drawn)
 
     def column(self, cell: PaperCell) -> str:
         """See `Reproduction.column`."""

@@ -21,14 +21,7 @@ from lightleak.experiments.unit import Unit, write_whole
 from lightleak.reproductions.paper.values import PaperCell, note
 from lightleak.reproductions.reproduction import Row, Rows, Stage
 from lightleak.reproductions.settings import Selection, check_settings
-from lightleak.reproductions.tableak.fedsgd import (
-    STRONGEST,
-    Setting,
-    UpdateAttacks,
-    gradient_setting_of,
-    options_of,
-    setting_of,
-)
+from lightleak.reproductions.tableak.fedsgd import STRONGEST, Setting, UpdateAttacks, gradient_setting_of
 
 CLIENTS = 5
 """Clients per cell by default; the paper has 50."""
@@ -123,9 +116,7 @@ class PriorSearch(UpdateAttacks):
         """Return the weight of every setting by the finished part of the search; the usual one without any."""
         accuracy = {row["setting"]: row["cell_accuracy"] for row in finished_rows(self.search_units(), folder)}
         trials = self.trials()
-        return {
-            setting: best_weight(trials.get(setting, {}), accuracy, self.usual(setting)) for setting in self.settings()
-        }
+        return {one: best_weight(trials.get(one, {}), accuracy, self.usual(one)) for one in self.settings()}
 
     def leave(self, rows: Rows, folder: Path) -> None:
         """Write a summary of the search, with the chosen weights."""
@@ -206,8 +197,7 @@ class GradInversionSearch(PriorSearch):
 
     def weighted(self, setting: Setting, weight: Any) -> Setting:
         """See `PriorSearch.weighted`."""
-        named = dict(zip(("l2_prior", "batch_norm_prior"), weight or (), strict=False))
-        return replace(setting, options=options_of(dict(setting.options) | named))
+        return setting.with_options(**dict(zip(("l2_prior", "batch_norm_prior"), weight or (), strict=False)))
 
     def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
         """See `UpdateAttacks.remarks`."""
@@ -235,7 +225,7 @@ def local_setting_of(cell: PaperCell) -> Setting:
         reshuffle=False,
         label_order="batches",
     )
-    return setting_of(cell, {}, labels="true", protocol=protocol)
+    return Setting.of(cell, {}, labels="true", protocol=protocol)
 
 
 def has_prior(setting: Setting) -> bool:
@@ -245,9 +235,7 @@ def has_prior(setting: Setting) -> bool:
 
 def weighted(setting: Setting, weight: float | None) -> Setting:
     """The setting with a weight of the epoch prior; None leaves the attack unchanged."""
-    if weight is None:
-        return setting
-    return replace(setting, options=options_of(dict(setting.options) | {"epoch_prior": weight}))
+    return setting if weight is None else setting.with_options(epoch_prior=weight)
 
 
 def best_weight(trials: Mapping[Any, Setting], accuracy: Mapping[str, float], usual: Any = 0.0) -> Any:
@@ -263,7 +251,5 @@ def best_weight(trials: Mapping[Any, Setting], accuracy: Mapping[str, float], us
 
 
 def _with_restarts(setting: Setting, most: int) -> Setting:
-    options = dict(setting.options)
-    if "restarts" not in options:
-        return setting
-    return replace(setting, options=options_of(options | {"restarts": min(options["restarts"], most)}))
+    restarts = dict(setting.options).get("restarts")
+    return setting if restarts is None else setting.with_options(restarts=min(restarts, most))

@@ -19,16 +19,7 @@ from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.pack import Pack
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import Place, Reproduction, Row, Rows, Work, fit, scale
-from lightleak.reproductions.tableak.fedsgd import (
-    NETWORK,
-    Setting,
-    UpdateAttacks,
-    at_hand,
-    experiment_of,
-    made_facts,
-    noise_facts,
-    setting_of,
-)
+from lightleak.reproductions.tableak.fedsgd import NETWORK, Setting, UpdateAttacks, at_hand, experiment_of, made_facts
 from lightleak.targets.classifier import TabularClassifier
 from lightleak.targets.optimizers import OptimizerConfig
 
@@ -131,7 +122,7 @@ class NoisedGradients(UpdateAttacks):
 
     def setting(self, cell: PaperCell) -> Setting:
         """Gradients with the cell's noise."""
-        return setting_of(cell, {}, labels="true", noise=float(cell.noise_scale or 0.0))
+        return Setting.of(cell, {}, labels="true", noise=float(cell.noise_scale or 0.0))
 
     def packs(self, folder: Path, device: torch.device) -> Sequence[Pack]:
         """Every attack and every training behind the cells, each once."""
@@ -147,11 +138,9 @@ class NoisedGradients(UpdateAttacks):
     def train(self, cell: PaperCell, seed: int, index: int, at: Place) -> Rows:
         """The accuracy of a network trained under noise; it and the order of rows are the same at every scale."""
         dataset, network, scale = str(cell.dataset), cell.network or NETWORK, float(cell.noise_scale or 0.0)
-        experiment, optimizer = (
-            experiment_of(dataset, network, self.selection.data_folder),
-            OptimizerConfig("sgd", LEARNING_RATE),
-        )
+        experiment = experiment_of(dataset, network, self.selection.data_folder)
         cost, noise = TRAINING_COST / NOISED_EPOCHS, GaussianNoise(scale)
+        optimizer = OptimizerConfig("sgd", LEARNING_RATE)
         curve = accuracy_curve(experiment, optimizer, BATCH_SIZE, NOISED_EPOCHS, (seed, index), at, cost, noise)
         return [
             {
@@ -162,7 +151,8 @@ class NoisedGradients(UpdateAttacks):
                 **made_facts(dataset, self.selection.data_folder),
                 "target": network,
                 "protocol": "fedsgd",
-                **noise_facts(scale),
+                "defense": noise.name,
+                "defense_strength": scale,
                 "batch_size": BATCH_SIZE,
                 "epoch": NOISED_EPOCHS,
                 "seed": seed,

@@ -72,6 +72,43 @@ class ImageStudy:
         """
         return _task(self.dataset, self.choice, self.data_folder, self.test_fraction, seed)
 
+    def model_work(self, seed: int, network: str) -> Work:
+        """The training of one network on the private images; one that judges is never one that is released."""
+        return Work([f"model-{network}-s{seed}"], partial(self._train_and_keep, seed, network), self.epochs)
+
+    def _train_and_keep(self, seed: int, name: str, at: Place) -> list[dict[str, Any]]:
+        """Train from the last finished epoch, keep the network and return its scores."""
+        task, place = self.task(seed), model_folder(at.folder, name, seed)
+        place.mkdir(parents=True, exist_ok=True)
+        began = time.perf_counter()
+        network = train_image_network(self, name, task.private_train, seed, at)
+        seconds = time.perf_counter() - began
+        network.to(at.device)
+        save_weights(network, place / "weights.safetensors")
+        (place / "last.ckpt").unlink(missing_ok=True)
+
+        def share(images: LabeledImages) -> float:
+            return accuracy(image_logits(network, images.pixels, at.device).argmax(1), images.labels) or 0.0
+
+        scores = {"train_accuracy": share(task.private_train), "test_accuracy": share(task.private_test)}
+        return [{**scores, "epochs": self.epochs, "seconds": seconds}]
+
+    def keep_untrained(self, name: str, seed: int, folder: Path) -> None:
+        """Keep an untrained network with scores of chance, for a rehearsal."""
+        save_weights(self._untrained(name, seed), model_folder(folder, name, seed) / "weights.safetensors")
+        scores = {"train_accuracy": 0.0, "test_accuracy": 0.0, "epochs": 0, "seconds": 0.0}
+        write_whole(unit_file(folder, f"model-{name}-s{seed}"), json.dumps(scores))
+
+    def load_model(self, name: str, seed: int, folder: Path) -> ImageResNet:
+        """A finished network, in eval mode."""
+        network = self._untrained(name, seed)
+        load_weights(network, model_folder(folder, name, seed) / "weights.safetensors")
+        return network
+
+    def _untrained(self, name: str, seed: int) -> ImageResNet:
+        task = self.task(seed)
+        return build_resnet(name, task.public.shape[0], task.n_classes, seed=0)
+
 
 STUDIES: dict[str, ImageStudy] = {
     name: build_settings(ImageStudy, {"dataset": name, **settings}, "thesis.yaml")
@@ -81,10 +118,7 @@ STUDIES: dict[str, ImageStudy] = {
 
 
 def image_study(
-    dataset: str | None = None,
-    choice: PrivateChoice = "first",
-    data_folder: str | None = None,
-    iterations: int | None = None,
+    dataset: str | None, choice: PrivateChoice, data_folder: str | None, iterations: int | None
 ) -> ImageStudy:
     """The study of a dataset; None is ``digits``, which needs no files.
 
@@ -109,51 +143,9 @@ def _task(
     return load_celeba(dataset_folder("celeba", data_folder), choice=choice, test_fraction=test_fraction, seed=seed)
 
 
-def model_work(study: ImageStudy, seed: int, network: str) -> Work:
-    """The training of one network on the private images; one that judges is never one that is released."""
-    return Work([f"model-{network}-s{seed}"], partial(_train_and_keep, study, seed, network), study.epochs)
-
-
-def _train_and_keep(study: ImageStudy, seed: int, name: str, at: Place) -> list[dict[str, Any]]:
-    """Train from the last finished epoch, keep the network and return its scores."""
-    task, place = study.task(seed), model_folder(at.folder, name, seed)
-    place.mkdir(parents=True, exist_ok=True)
-    began = time.perf_counter()
-    network = train_image_network(study, name, task.private_train, seed, at)
-    seconds = time.perf_counter() - began
-    network.to(at.device)
-    save_weights(network, place / "weights.safetensors")
-    (place / "last.ckpt").unlink(missing_ok=True)
-
-    def share(images: LabeledImages) -> float:
-        return accuracy(image_logits(network, images.pixels, at.device).argmax(1), images.labels) or 0.0
-
-    scores = {"train_accuracy": share(task.private_train), "test_accuracy": share(task.private_test)}
-    return [{**scores, "epochs": study.epochs, "seconds": seconds}]
-
-
 def model_folder(folder: Path, name: str, seed: int) -> Path:
     """Where a network of a run is kept."""
     return folder / "models" / f"{name}-s{seed}"
-
-
-def keep_untrained(study: ImageStudy, name: str, seed: int, folder: Path) -> None:
-    """Keep an untrained network with scores of chance, for a rehearsal."""
-    save_weights(_untrained(study, name, seed), model_folder(folder, name, seed) / "weights.safetensors")
-    scores = {"train_accuracy": 0.0, "test_accuracy": 0.0, "epochs": 0, "seconds": 0.0}
-    write_whole(unit_file(folder, f"model-{name}-s{seed}"), json.dumps(scores))
-
-
-def load_image_model(study: ImageStudy, name: str, seed: int, folder: Path) -> ImageResNet:
-    """A finished network, in eval mode."""
-    network = _untrained(study, name, seed)
-    load_weights(network, model_folder(folder, name, seed) / "weights.safetensors")
-    return network
-
-
-def _untrained(study: ImageStudy, name: str, seed: int) -> ImageResNet:
-    task = study.task(seed)
-    return build_resnet(name, task.public.shape[0], task.n_classes, seed=0)
 
 
 def image_model_scores(name: str, seed: int, folder: Path) -> ModelScores:
@@ -165,10 +157,9 @@ def image_model_scores(name: str, seed: int, folder: Path) -> ModelScores:
 def train_image_network(study: ImageStudy, name: str, images: LabeledImages, seed: int, at: Place) -> ImageResNet:
     """Train a network for all of its epochs, as the thesis does: to 100% of the training images."""
     own = derive_seed(seed, "image network", name)
-    network = build_resnet(name, images.shape[0], len(images.names), derive_seed(own, "weights"))
-    module = TabularClassifier(
-        network, OptimizerConfig("adam", study.learning_rate), n_classes=len(images.names), seed=own
-    )
+    n_classes = len(images.names)
+    network = build_resnet(name, images.shape[0], n_classes, derive_seed(own, "weights"))
+    module = TabularClassifier(network, OptimizerConfig("adam", study.learning_rate), n_classes=n_classes, seed=own)
     rows = TensorDataset(as_floats(images.pixels), images.labels)
     batches = BatchSampler(len(rows), study.batch_size, True, derive_seed(own, "batches"))
     loader = batch_loader(rows, batches)

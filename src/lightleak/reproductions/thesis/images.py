@@ -10,7 +10,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -40,14 +39,7 @@ from lightleak.report.sections.pictures import FILE_NAME, picture_row, pictures_
 from lightleak.reproductions.paper.values import PaperCell, note, paper_settings
 from lightleak.reproductions.reproduction import MOST_TRAININGS, Place, Reproduction, Row, Rows, Stage, Work
 from lightleak.reproductions.settings import selected
-from lightleak.reproductions.thesis.image_models import (
-    ImageStudy,
-    image_model_scores,
-    image_study,
-    keep_untrained,
-    load_image_model,
-    model_work,
-)
+from lightleak.reproductions.thesis.image_models import ImageStudy, image_model_scores, image_study
 from lightleak.targets.image_resnet import ImageResNet
 
 IMAGE_ATTACKS = paper_settings("thesis")["image_attacks"]
@@ -56,6 +48,58 @@ ATTACKS: dict[str, list[str]] = {name: one["searches"] for name, one in IMAGE_AT
 
 SEEDED_AS = {new: old for old, new in REGISTERED.items()}
 """Names from which seeds are derived, where an attack has another name today: the same images are drawn as before."""
+
+
+class ImageJudge:
+    """The truth: the evaluation model, and the private images that both models were trained on."""
+
+    def __init__(self, network: ImageResNet, task: ImageTask) -> None:
+        self._network, self._private = network, task.private_train
+        self._n_classes = task.n_classes
+        self._features = self.features(task.private_train.pixels)
+
+    @torch.no_grad()
+    def features(self, images: Tensor) -> Tensor:
+        """What the evaluation model's last layer sees, ``[n, f]``, on the CPU."""
+        device = self._network.output.weight.device
+        return torch.cat([self._network.features(as_floats(part).to(device)).cpu() for part in images.split(1024)])
+
+    def score(self, images: Tensor, labels: Tensor) -> dict[str, Any]:
+        """Scores of images that were made for ``labels``, as columns of a row.
+
+        ``attack_accuracy`` with Wilson's interval over images; ``by_class``, the same by class; ``knn_distance``, the
+        squared distance of features to the nearest private image of the class, as in PLG-MI's published code;
+        ``knn_pixels``, Eq. 3.14 on images in [-1, 1]; ``frechet_distance``, Eq. 3.12 on features.
+        """
+        features = self.features(images)
+        with torch.no_grad():
+            logits = self._network.output(features.to(self._network.output.weight.device)).float().cpu()
+        accuracy = accuracy_of_counts(*class_counts(logits, labels, self._n_classes))
+        private = self._private
+        near = knn_distance(features, labels, self._features, private.labels, squared=True)
+        return {
+            "attack_accuracy": float(accuracy["mean"]),
+            "attack_accuracy_low": float(accuracy["pooled_low"]),
+            "attack_accuracy_high": float(accuracy["pooled_high"]),
+            "by_class": dict(zip(private.names, accuracy["per_class"].tolist(), strict=True)),
+            "knn_distance": float(near.mean()),
+            "knn_pixels": float(knn_distance(as_floats(images), labels, private.images, private.labels).mean()),
+            "frechet_distance": frechet_distance(features, self._features),
+        }
+
+    def pictures(self, samples: ImageSamples, classes: Sequence[int]) -> list[dict[str, Any]]:
+        """The first image made of each class, not the best, above the private one it is nearest to (Fig. 5.1)."""
+        first = [int(torch.nonzero(samples.labels == index)[0]) for index in classes]
+        made = samples.images[first]
+        nearest = []
+        for index, image in zip(classes, made, strict=True):
+            own = torch.nonzero(self._private.labels == index).squeeze(1)
+            apart = (as_floats(self._private.pixels[own]) - image).flatten(1).square().sum(1)
+            nearest.append(int(own[apart.argmin()]))
+        return [
+            picture_row("made up", to_pixels(made).numpy(), private=False),
+            picture_row("nearest private image", self._private.pixels[nearest].numpy(), private=True),
+        ]
 
 
 @dataclass(frozen=True)
@@ -87,8 +131,8 @@ class ImageAttack:
     def run(self, at: Place) -> Iterator[dict[str, Any]]:
         """Fit the generator, make and judge images, and yield a row for every search."""
         task, folder, device = self.study.task(self.seed), at.folder, at.device
-        target = load_image_model(self.study, self.network, self.seed, folder).to(device)
-        judge = ImageJudge(load_image_model(self.study, self.study.evaluation, self.seed, folder).to(device), task)
+        target = self.study.load_model(self.network, self.seed, folder).to(device)
+        judge = ImageJudge(self.study.load_model(self.study.evaluation, self.seed, folder).to(device), task)
         config, seed = self._config(), derive_seed(self.seed, SEEDED_AS.get(self.attack, self.attack), self.network)
         fitted = None
         if self.attack == "public_pseudo_labeled":
@@ -117,12 +161,7 @@ class ImageAttack:
         return config
 
     def _row(
-        self,
-        folder: Path,
-        judge: "ImageJudge",
-        chosen: PseudoLabels,
-        fitted: FittedImages | None,
-        samples: ImageSamples,
+        self, folder: Path, judge: ImageJudge, chosen: PseudoLabels, fitted: FittedImages | None, samples: ImageSamples
     ) -> dict[str, Any]:
         """The row of a search; its entry for the report and its pictures are written."""
         unit, task = self._unit(samples.search), self.study.task(self.seed)
@@ -180,63 +219,6 @@ class ImageAttack:
         return row
 
 
-class ImageJudge:
-    """The truth: the evaluation model, and the private images that both models were trained on."""
-
-    def __init__(self, network: ImageResNet, task: ImageTask) -> None:
-        self._network, self._private = network, task.private_train
-        self._n_classes = task.n_classes
-        self._features = self.features(task.private_train.pixels)
-
-    @torch.no_grad()
-    def features(self, images: Tensor) -> Tensor:
-        """What the evaluation model's last layer sees, ``[n, f]``, on the CPU."""
-        device = self._network.output.weight.device
-        return torch.cat([self._network.features(as_floats(part).to(device)).cpu() for part in images.split(1024)])
-
-    def score(self, images: Tensor, labels: Tensor) -> dict[str, Any]:
-        """Scores of images that were made for ``labels``, as columns of a row.
-
-        ``attack_accuracy`` with Wilson's interval over images; ``by_class``, the same by class; ``knn_distance``, the
-        squared distance of features to the nearest private image of the class, as in PLG-MI's published code;
-        ``knn_pixels``, Eq. 3.14 on images in [-1, 1]; ``frechet_distance``, Eq. 3.12 on features.
-        """
-        features = self.features(images)
-        with torch.no_grad():
-            logits = self._network.output(features.to(self._network.output.weight.device)).float().cpu()
-        accuracy = accuracy_of_counts(*class_counts(logits, labels, self._n_classes))
-        private = self._private
-        near = knn_distance(features, labels, self._features, private.labels, squared=True)
-        return {
-            "attack_accuracy": float(accuracy["mean"]),
-            "attack_accuracy_low": float(accuracy["pooled_low"]),
-            "attack_accuracy_high": float(accuracy["pooled_high"]),
-            "by_class": dict(zip(private.names, accuracy["per_class"].tolist(), strict=True)),
-            "knn_distance": float(near.mean()),
-            "knn_pixels": float(knn_distance(as_floats(images), labels, private.images, private.labels).mean()),
-            "frechet_distance": frechet_distance(features, self._features),
-        }
-
-    def pictures(self, samples: ImageSamples, classes: Sequence[int]) -> list[dict[str, Any]]:
-        """The first image made of each class, not the best, above the private one it is nearest to (Fig. 5.1)."""
-        first = [int(torch.nonzero(samples.labels == index)[0]) for index in classes]
-        made = samples.images[first]
-        nearest = []
-        for index, image in zip(classes, made, strict=True):
-            own = torch.nonzero(self._private.labels == index).squeeze(1)
-            apart = (as_floats(self._private.pixels[own]) - image).flatten(1).square().sum(1)
-            nearest.append(int(own[apart.argmin()]))
-        return [
-            picture_row("made up", _bytes(to_pixels(made)), private=False),
-            picture_row("nearest private image", _bytes(self._private.pixels[nearest]), private=True),
-        ]
-
-
-def _bytes(pixels: Tensor) -> np.ndarray:
-    found: np.ndarray = pixels.numpy()
-    return found
-
-
 def public_samples(
     target: ImageResNet, public: LabeledImages, chosen: PseudoLabels, labels: Tensor, seed: int, device: torch.device
 ) -> ImageSamples:
@@ -282,7 +264,7 @@ class ImageTargets(Reproduction):
 
     def packs(self, folder: Path, device: torch.device) -> Sequence[Work]:
         """One training per network and seed."""
-        return [model_work(self.study, seed, name) for name in self.networks for seed in self.selection.seeds]
+        return [self.study.model_work(seed, name) for name in self.networks for seed in self.selection.seeds]
 
     def row(self, row: Row, stage: Stage, unit: str) -> Row:
         """The scores of a network, with its name and seed."""
@@ -343,7 +325,7 @@ class ImageInversions(ImageTargets):
         """Keep untrained networks, to time the attacks on them."""
         for name in dict.fromkeys(self.networks):
             for seed in self.selection.seeds:
-                keep_untrained(self.study, name, seed, folder)
+                self.study.keep_untrained(name, seed, folder)
 
     def attacks(self, folder: Path, device: torch.device) -> list[Work]:
         """One attack per seed, released network and name."""
@@ -384,7 +366,7 @@ def _held_out(study: ImageStudy, seeds: Sequence[int], folder: Path, device: tor
     scores: list[dict[str, Any]] = []
     for seed in seeds:
         task = study.task(seed)
-        judge = ImageJudge(load_image_model(study, study.evaluation, seed, folder).to(device), task)
+        judge = ImageJudge(study.load_model(study.evaluation, seed, folder).to(device), task)
         scores.append(judge.score(task.private_test.pixels, task.private_test.labels))
     return {"n": len(task.private_test), **{name: fmean(one[name] for one in scores) for name in METRICS}}
 

@@ -15,7 +15,7 @@ from lightleak.experiments.kinds.released.kind import gather_entries
 from lightleak.experiments.kinds.released.models import prepare_world
 from lightleak.experiments.pack import Pack
 from lightleak.reproductions.paper.values import PaperCell, paper_settings
-from lightleak.reproductions.reproduction import MOST_TRAININGS, Reproduction, Row, Rows, Stage, plan_of, scale
+from lightleak.reproductions.reproduction import MOST_TRAININGS, Reproduction, Row, Rows, Stage, scale
 from lightleak.reproductions.settings import Selection, selected
 
 THESIS = paper_settings("thesis")
@@ -85,8 +85,8 @@ class ReleasedAudits(Reproduction):
         for name, config in self.audits.items():
             place = f"setting-{name}"
             found += [
-                Stage(plan_of(plan_models, config), "models trained", place, reported=False, config=config),
-                Stage(plan_of(plan_attacks, config), "evaluations of attacks", place, config=config),
+                Stage.of_audit(plan_models, config, "models trained", place, reported=False),
+                Stage.of_audit(plan_attacks, config, "evaluations of attacks", place),
             ]
         return found
 
@@ -132,7 +132,7 @@ class TargetQuality(ReleasedAudits):
     def stages(self) -> Sequence[Stage]:
         """The targets alone."""
         return [
-            Stage(plan_of(_targets, config), "models trained", f"setting-{name}", config=config)
+            Stage.of_audit(_targets, config, "models trained", f"setting-{name}")
             for name, config in self.audits.items()
         ]
 
