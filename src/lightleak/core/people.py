@@ -487,6 +487,7 @@ class Change:
         only_before: people in updates of the first run alone.
         only_after: people in updates of the second alone.
         from_to: how many had which verdict before and after, as ``before -> after``.
+        updates: in how many attacked updates the n people were on average, before and after: more give more away.
     """
 
     attack: str
@@ -494,6 +495,7 @@ class Change:
     only_before: int
     only_after: int
     from_to: Mapping[str, int]
+    updates: tuple[float, float]
 
     def count(self, before: Verdict | None, after: Verdict | None) -> int:
         """People with these verdicts; None stands for any."""
@@ -574,11 +576,13 @@ def compare_people(before: "pd.DataFrame", after: "pd.DataFrame", guesses: Colle
     if any(run["attack"].nunique() > 1 for run in attacking):
         runs = [pd.concat([run, _together(of)], ignore_index=True) for run, of in zip(runs, attacking, strict=True)]
     verdicts, found = get_args(Verdict), []
+    seen = runs[0].merge(runs[1], on=["attack", "person"]).groupby("attack")[["seen_x", "seen_y"]].mean()
     for attack, of in changed_people(*runs).groupby("attack", sort=False):
         alone = [int((run["attack"] == attack).sum()) - len(of) for run in runs]
         pairs = Counter(zip(of["before"], of["after"], strict=True))
         from_to = {f"{one} -> {other}": pairs[one, other] for one in verdicts for other in verdicts}
-        found.append(Change(str(attack), len(of), alone[0], alone[1], from_to))
+        updates = tuple(map(float, seen.loc[attack]))
+        found.append(Change(str(attack), len(of), alone[0], alone[1], from_to, (updates[0], updates[1])))
     return found
 
 
