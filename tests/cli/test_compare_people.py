@@ -50,3 +50,16 @@ def test_every_person_has_one_outcome_and_names_are_whole_at_80_columns(
     assert lines["still recovered"] == lines["people in both"] == [3, 3, 3]
     assert sum(n for name, (n, *_) in lines.items() if name in get_args(Outcome)) == 3
     assert "no,proven,recovered,still recovered" in (tmp_path / "both.csv").read_text()
+
+
+def test_runs_in_which_people_were_seen_unequally_often_say_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after = (run(tmp_path / one, "exact", one) for one in ("proven", "recovered"))
+    assert main(["compare", before, after]) == 0
+    assert "attacked updates on average" not in capsys.readouterr().out
+    file = Path(before) / CSV_FILE
+    file.write_text(file.read_text().replace(",no,1,", ",no,20,"))
+    assert main(["compare", before, after]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "exact: a person was in 20 attacked updates on average in DIR and 1 in OTHER" in said

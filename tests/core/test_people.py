@@ -1,5 +1,6 @@
 """The record of every person in results.json, the file with a line for each, and two runs compared."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from lightleak.core.people import (
     People,
     Point,
     Rate,
+    Repeated,
     Risk,
     Sharing,
     changed_people,
@@ -76,10 +78,14 @@ def test_a_record_survives_its_file() -> None:
         inference=Risk(Rate.of(4, 4), column="sex"),
         other_inferences=(Risk(Rate.of(3, 4), column="race"),),
         links=Links(2, 1, 1, 0, 1),
+        repeated=(Repeated(2, 9, 6, 3), Repeated(4, 4, 4, 1)),
         means=Means(2, (0, 1), 1.0, None, 5),
     )
     assert read_people({"people": [write_record(written)]}, "results.json") == (written,)
     assert written.proven_rate == Rate.of(2, 4)
+    assert written.recurring == written.repeated[1]
+    assert replace(written, repeated=written.repeated[:1]).recurring == written.repeated[0]
+    assert replace(written, repeated=()).recurring is None
     with pytest.raises(UsageError, match="people, entry 0, key 'n': expected at least 1"):
         read_people({"people": [{**write_record(written), "n": 0}]}, "results.json")
     with pytest.raises(UsageError, match="expected a list"):
@@ -137,6 +143,11 @@ def test_people_of_one_run_alone_are_left_out() -> None:
     assert (change.n, change.outcomes["stay proven"], change.only_before, change.only_after) == (2, 1, 2, 0)
     (change,) = compare_people(people().iloc[2:], people())
     assert (change.n, change.only_before, change.only_after) == (2, 0, 2)
+
+
+def test_in_how_many_updates_the_people_of_both_runs_were_is_compared() -> None:
+    (change,) = compare_people(people(seen=[9, 20, 20, 20]).iloc[1:], people(seen=[1, 1, 2, 3]))
+    assert change.updates == (20.0, 2.0)
 
 
 def test_all_attacks_together_are_compared_where_every_one_was_run() -> None:

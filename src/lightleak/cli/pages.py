@@ -158,6 +158,14 @@ def compare_runs(before: Path, after: Path, console: Console, file: Path | None 
         "people in both: in updates of both; recovered: without proof; safe: neither proven nor recovered in OTHER",
         soft_wrap=True,
     )
+    for one in changes:
+        before_n, after_n = one.updates
+        if before_n != after_n:
+            console.print(
+                f"{one.attack}: a person was in {before_n:.3g} attacked updates on average in DIR and {after_n:.3g} in "
+                "OTHER; more updates give more away, so this is not the change of a defense or model alone",
+                soft_wrap=True,
+            )
     if {*people[1]["attack"]} <= {*PROOFS, *BASELINES} and any(one.outcomes["become safe"] for one in changes):
         console.print(f"safe from these attacks alone: {PROOFS_ALONE}", soft_wrap=True)
     if file is not None:

@@ -62,6 +62,9 @@ every column and the label, and ``sharing`` how many rows do (both empty where t
 LATER = {"sharing"}
 """Columns of `CSV_COLUMNS` that files of earlier versions lack."""
 
+MOSTLY_RIGHT = 0.9
+"""Share of rows that are right from which the attacker may take all of them for right."""
+
 Verdict = Literal["proven", "recovered", "not recovered"]
 """The strongest that some update gave: certified and right; right in every column but not certified; neither."""
 
@@ -379,6 +382,12 @@ class People:
         rate = Rate.of(people, self.n)
         assert rate is not None  # n is at least 1
         return rate
+
+    @property
+    def recurring(self) -> Repeated | None:
+        """Rows without proof that came back often enough for 9 of 10 to be right, else most often; None without any."""
+        found = [one for one in self.repeated if one.share.share >= MOSTLY_RIGHT] or self.repeated[-1:]
+        return found[0] if found else None
 
     @property
     def linked(self) -> Risk | None:

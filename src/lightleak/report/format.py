@@ -28,7 +28,7 @@ TARGET_WITHIN = 0.02
 SMALLEST_LOSS = 0.005
 """Two decimals would show a loss below it as 0.00."""
 
-_DEFENSES = {"dp_sgd": "DP-SGD"}
+_DEFENSES = {"dp_sgd": "DP-SGD", "clipped": "clipping by the trainer"}
 _STRENGTHS = {
     "gaussian_noise": "noise of standard deviation {:g}",
     "laplacian_noise": "Laplacian noise of scale {:g}",
@@ -101,10 +101,16 @@ def interval(value: Estimate | None, lowest: float = 0.0, highest: float = 1.0) 
 
     >>> interval(Estimate(0.98, 5, 0.955, 1.005)), interval(Estimate(0.9)), interval(Estimate(0.0, 9, 0.0, 0.0000472))
     ('95.5 to 100.0', '–', '0.0 to 0.0047')
+    >>> interval(Estimate(0.99905, 81412, 0.99882, 0.99924)), interval(Estimate(0.5, 2, 0.5, 0.5))
+    ('99.88 to 99.92', '50.0 to 50.0')
     """
     if value is None or value.low is None or value.high is None:
         return DASH
-    return " to ".join(_end(100 * min(max(end, lowest), highest)) for end in (value.low, value.high))
+    low, high = (100 * min(max(end, lowest), highest) for end in (value.low, value.high))
+    if high - low > LEAST_SHOWN and _end(low) == _end(high):
+        decimals = 1 - math.floor(math.log10(high - low))
+        return f"{low:.{decimals}f} to {high:.{decimals}f}".replace("-", "−")
+    return f"{_end(low)} to {_end(high)}"
 
 
 def _end(end: float) -> str:
@@ -251,7 +257,7 @@ def counted(n: int, one: str, many: str | None = None) -> str:
     >>> counted(1, "message"), counted(3, "message"), counted(2, "batch", "batches")
     ('1 message', '3 messages', '2 batches')
     """
-    return f"{n} {one if n == 1 else many or one + 's'}"
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
 def listed(names: Iterable[str]) -> str:

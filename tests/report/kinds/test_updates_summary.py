@@ -101,6 +101,23 @@ def test_a_run_with_a_defense_names_the_run_without_one(plain, defended, summary
     assert found.text.startswith("In plain language With noise of standard deviation 0.01, whoever")
 
 
+def test_clipping_by_the_trainer_is_taken_out_where_it_was_put_in(tmp_path: Path, plain, summary) -> None:
+    folder = plain()
+    results = json.loads((folder / "results.json").read_text())
+    for row in results["rows"]:
+        row["defense"] = "clipped"
+    (folder / "results.json").write_text(json.dumps(results))
+    config = {"data": {"name": "german"}, "target": {"network": "mlp"}, "capture": {"at": "clipped", "epochs": [0]}}
+    config |= {"training": {"epochs": 1, "trainer": {"gradient_clip_val": 0.2}}, "attacks": {"exact": {}}}
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    found = summary(folder)
+    assert found.text.startswith("In plain language With clipping by the trainer, whoever")
+    command = shlex.split(found.defenses.partition("run: ")[2].partition(" lightleak report")[0])
+    flags = dict(zip(command[3:-2:2], map(yaml.safe_load, command[4:-2:2]), strict=True))
+    plainly = load_config(tmp_path / command[2], {flag.removeprefix("--"): value for flag, value in flags.items()})
+    assert plainly.capture.at == "raw" and plainly.training.trainer.get("gradient_clip_val") is None
+
+
 def test_the_first_page_is_short(plain, defended, summary) -> None:
     first = plain(attacks=("tableak", "audit_max", "random"), batch_sizes=(8, 32), epochs=2)
     second, third = defended(first, 0.4, "some"), defended(first, 0.1, "much")

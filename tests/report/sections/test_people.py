@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lightleak.core.people import Group, Links, Means, People, Point, Rate, Risk, Sharing
+from lightleak.core.people import Group, Links, Means, People, Point, Rate, Repeated, Risk, Sharing
 from lightleak.core.records import write_record
 from lightleak.report import build_report
 from lightleak.report.blocks import Details, Page
@@ -240,8 +240,26 @@ def test_without_people_there_is_no_such_section(make_run) -> None:
     assert strongest(run) is None and people_section([run]) is None
 
 
-def test_the_attack_that_proves_most_is_the_one_that_counts(covered) -> None:
+def test_the_attack_that_exposes_most_is_the_one_that_counts(covered) -> None:
     assert strongest(load_run(covered(WITHOUT_PROOF, ALL))).attack == "audit_max"
+    last_batch = replace(ALL, attack="exact", proven=3, proven_numbers=3, recovered=1, not_recovered=716, claims=3)
+    assert strongest(load_run(covered(last_batch, WITHOUT_PROOF, name="averaged"))).attack == "tableak"
+    alike = replace(WITHOUT_PROOF, recovered=705, not_recovered=15)
+    assert strongest(load_run(covered(alike, ALL, name="alike"))).attack == "audit_max"
+
+
+def test_rows_without_proof_that_come_back_are_not_called_unknown(covered, page_of) -> None:
+    unproven = replace(ALL, proven=0, proven_numbers=0, recovered=100, not_recovered=620, claims=0, wrong=0)
+    assert "None is proven: which are right, the messages alone do not say." in page_of(covered(unproven)).text
+    again = (Repeated(2, 1_400, 750, 106), Repeated(4, 460, 426, 44), Repeated(8, 137, 136, 15))
+    page = page_of(covered(replace(unproven, repeated=again), name="again")).text
+    assert (
+        "None is proven, but of the records that came back in at least 4 messages 92.6 of 100 are right (44 people)"
+        in page
+    )
+    assert (
+        "in at least 2 messages 1,400, of which 53.6 of 100 are right (51.0 to 56.2; 106 people), in at least" in page
+    )
 
 
 GUESS = replace(WITHOUT_PROOF, attack="random", recovered=6, not_recovered=714)
@@ -371,6 +389,12 @@ def test_a_group_stands_out_by_an_exact_test_that_counts_all_groups() -> None:
     assert not stands_out(one_of_four.groups[0], one_of_four)
     several = replace(one_of_four, proven=40, groups=(group("a", 551, 30, 0), *one_of_four.groups[1:]))
     assert stands_out(several.groups[0], several)
+
+
+def test_a_group_that_stands_out_comes_before_a_smaller_one_with_a_larger_share() -> None:
+    groups = (group("female", 20, 20, 0), group("male", 5_000, 4_900, 0), group("other", 5_000, 4_100, 0))
+    people = replace(ALL, n=10_020, proven=9_020, recovered=0, not_recovered=1_000, groups=groups)
+    assert not stands_out(groups[0], people) and worst_group(people) == groups[1]
 
 
 def test_linkage_is_not_measured_where_nothing_was_proven() -> None:

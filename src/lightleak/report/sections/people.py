@@ -37,14 +37,14 @@ SIGNIFICANT = 0.05
 
 
 def strongest(run: Run) -> People | None:
-    """Return what the attack revealed that proved most people; None where no whole epoch or round was attacked.
+    """Return what the attack revealed that exposed most people; None where no whole epoch or round was attacked.
 
     An attack on a sample of the updates stands in its place where it measurably exposes a larger share. Guesses, which
     read no update, are not attacks.
     """
     attacks = [one for one in run.people if one.attack not in BASELINES]
     whole = [one for one in attacks if one.is_whole]
-    best = max(whole, key=lambda one: (one.proven, one.recovered), default=None)
+    best = max(whole, key=lambda one: (one.proven + one.recovered, one.proven), default=None)
     sampled = [one for one in attacks if best and not one.is_whole and one.exposed.low > best.exposed.share]
     return max(sampled, key=lambda one: one.exposed.share, default=best)
 
@@ -143,8 +143,12 @@ def compared_groups(people: People) -> list[Group]:
 
 
 def worst_group(people: People) -> Group | None:
-    """Return the group with the largest share exposed; None where there is none."""
-    return max(compared_groups(people), key=lambda group: (group.exposed.share, group.exposed.low), default=None)
+    """Return the group that chance explains least, and then that with the largest share exposed; None without one."""
+    return max(
+        compared_groups(people),
+        key=lambda group: (stands_out(group, people), group.exposed.share, group.exposed.low),
+        default=None,
+    )
 
 
 def stands_out(group: Group, people: People) -> bool:
