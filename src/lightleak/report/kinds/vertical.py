@@ -23,6 +23,7 @@ from lightleak.report.kinds.vertical_groups import (
     attacks,
     compare,
     properties,
+    sample_words,
 )
 from lightleak.report.page import figures, fill, folded, table_of
 from lightleak.report.plot.axis import axis
@@ -256,7 +257,7 @@ def _errors(measured: Sequence[Property], redact: bool) -> Section | None:
             lambda group: Cell(_off(group.error), css="best" if id(group) in closest else ""),
         ),
         Column("Closer than own columns", lambda group: _learned(group, redact) if group.reads_exchange else DASH),
-        *([] if redact else [Column("Worth a random sample of", lambda group: group.worth)]),
+        *([] if redact else [Column("Worth a random sample of", lambda group: sample_words(group.worth))]),
         Column("Own interval right", lambda group: "{} of {}".format(*group.coverage) if group.coverage else DASH),
         Column("Seeds", lambda group: str(len(group.rows))),
     ]
@@ -330,7 +331,9 @@ def _outcome_columns(redact: bool, is_unaware: bool) -> list[Column[Outcome]]:
         Column("Off by, points (95% interval)", lambda one: _off(one.error)),
         Column("More than without", lambda one: _rise(one, redact), optional=True),
         Column("Own columns off by", lambda one: DASH if redact else _off(one.group.own_error), optional=True),
-        Column("Worth a random sample of", lambda one: DASH if redact else one.group.worth, optional=True),
+        Column(
+            "Worth a random sample of", lambda one: DASH if redact else sample_words(one.group.worth), optional=True
+        ),
         Column("Closer than own columns", lambda one: _learned(one.group, redact), optional=True),
         *(unaware if is_unaware else []),
         Column(

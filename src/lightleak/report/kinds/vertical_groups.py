@@ -121,9 +121,9 @@ class VerticalGroup(Group[VerticalRow]):
         return learned is not None and learned.is_above and (beyond_half is None or beyond_half.is_above)
 
     @property
-    def worth(self) -> str:
-        """Size of a random labeled sample that estimates the share as well, in words."""
-        return sample_words(worth_of((row.true_fraction, row.error) for row in self.rows))
+    def worth(self) -> Estimate | None:
+        """Size of a random labeled sample that estimates the share as well."""
+        return worth_of((row.true_fraction, row.error) for row in self.rows)
 
     @property
     def sorted_by(self) -> float:
