@@ -108,7 +108,7 @@ def interval(value: Estimate | None, lowest: float = 0.0, highest: float = 1.0) 
         return DASH
     low, high = (100 * min(max(end, lowest), highest) for end in (value.low, value.high))
     if high - low > LEAST_SHOWN and _end(low) == _end(high):
-        decimals = 1 - math.floor(math.log10(high - low))
+        decimals = -math.floor(math.log10(high - low))
         return f"{low:.{decimals}f} to {high:.{decimals}f}".replace("-", "−")
     return f"{_end(low)} to {_end(high)}"
 
