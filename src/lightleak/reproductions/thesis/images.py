@@ -275,6 +275,10 @@ class ImageTargets(Reproduction):
         """The scores of the cell's network."""
         return {"target": self.study.networks[str(cell.network)]}
 
+    def stand_in(self, cell: PaperCell) -> str | None:
+        """See `Reproduction.stand_in`."""
+        return None if self.study.dataset == cell.dataset else f"{self.study.dataset} (stand-in)"
+
     def is_comparable(self, cell: PaperCell) -> bool:
         """Distances in the features of two evaluation models are not compared, whatever the images."""
         return self.study.dataset == cell.dataset and cell.unit == "percent"
