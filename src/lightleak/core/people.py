@@ -590,8 +590,8 @@ def compare_people(before: "pd.DataFrame", after: "pd.DataFrame", guesses: Colle
         alone = [int((run["attack"] == attack).sum()) - len(of) for run in runs]
         pairs = Counter(zip(of["before"], of["after"], strict=True))
         from_to = {f"{one} -> {other}": pairs[one, other] for one in verdicts for other in verdicts}
-        updates = tuple(map(float, seen.loc[attack]))
-        found.append(Change(str(attack), len(of), alone[0], alone[1], from_to, (updates[0], updates[1])))
+        times_before, times_after = map(float, seen.loc[attack])
+        found.append(Change(str(attack), len(of), alone[0], alone[1], from_to, (times_before, times_after)))
     return found
 
 

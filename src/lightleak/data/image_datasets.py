@@ -78,10 +78,8 @@ def load_image_dataset(
     if name == "femnist":
         (train, test), owners = load_femnist(place, writers)
     else:
-        load = {"digits": _digits, "framed_digits": _framed_digits, "mnist": load_mnist, "cifar100": load_cifar100}[
-            name
-        ]
-        train, test = load(place)
+        loaders = {"digits": _digits, "framed_digits": _framed_digits, "mnist": load_mnist, "cifar100": load_cifar100}
+        train, test = loaders[name](place)
     if name in PUBLISHED_STATISTICS:
         return ImageDataset(name, train, test, ImageScale(train.shape, *PUBLISHED_STATISTICS[name]), owners)
     return ImageDataset(name, train, test, ImageScale.fit(train))

@@ -32,8 +32,8 @@ class GradientCompression(UpdateDefense):
     output layer have the same) the first are kept.
 
     Attributes:
-        keep: share of each tensor's entries that stay, rounded to whole entries, at least one; 1 leaves the gradient as
-            it is.
+        keep: share of each tensor's entries that stay, rounded to whole entries, at least one; 1 leaves the gradient
+            unchanged.
 
     Raises:
         UsageError: a share that is not above 0 and at most 1.

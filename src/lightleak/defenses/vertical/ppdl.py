@@ -110,7 +110,7 @@ def choose(magnitudes: Tensor, count: int, threshold: float, scale: float, draws
 
     Under one draw of the threshold an entry of magnitude m passes with probability p(m), at most p(M) with M the
     party's largest. So the visits up to the next entry that would pass with p(M) are geometric; that entry then passes
-    with probability p(m) / p(M), and where it does not, the visits go on under the same threshold. Exact in
+    with probability p(m) / p(M), and where it does not, the visits continue under the same threshold. Exact in
     distribution, and one round of tensor operations where noise dwarfs the magnitudes.
 
     Args:

@@ -38,19 +38,21 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     batch = typical_batch(runs, [*strongest, *sorted(others, key=lambda group: group.proven_share, reverse=True)])
     unit = ("update", "updates") if any(group.first.on_fedavg for group in main) else ("batch", "batches")
     rows = [row for group in groups for row in group.rows]
-    told = [one for one in measured if one.lines]
-    found, answers = summary.findings(told, groups)
+    with_results = [one for one in measured if one.lines]
+    found, answers = summary.findings(with_results, groups)
     here = [group for group in attacks(main) if best is None or _place(group) == _place(best)]
     return Page(
         title=title_of(runs, "Leakage report"),
         subject=subject_of(runs),
         private=words("private", redact) if batch or any(run.persons for run in runs) else "",
         sections=[
-            summary.summary_section(runs, told, best, helped),
-            summary.risk_section(told),
+            summary.summary_section(runs, with_results, best, helped),
+            summary.risk_section(with_results),
             people_section(runs),
             change_section(measured, unit),
-            evidence_section(runs, rows, found, answers=answers, unit=unit[0], reading=words("reading_updates", told)),
+            evidence_section(
+                runs, rows, found, answers=answers, unit=unit[0], reading=words("reading_updates", with_results)
+            ),
             _subject(runs, main, groups),
             attacks_section(groups, main, styles, unit, strongest),
             certificates_section(groups, unit),

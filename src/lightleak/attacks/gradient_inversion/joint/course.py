@@ -151,7 +151,7 @@ def solve_noised(
     visible: JointRows | None = None,
     guess: Cells | None = None,
 ) -> Solution:
-    """The most probable rows behind a noised gradient: several starts descend the posterior, are pooled, and go on.
+    """The most probable rows behind a noised gradient: several starts descend the posterior, are pooled, and continue.
 
     Rows that stand out of the noise are where every start begins; only the others are drawn, and where there are none
     and the rows leave no more than noise, nothing else is tried.
@@ -204,8 +204,10 @@ def solve_noised(
     return Solution(rows, problem.value(rows), tuple(ensemble))
 
 
-def gone_on(problem: JointProblem, rows: JointRows, config: JointConfig, draws: torch.Generator, seed: int) -> Solution:
-    """Go on from rows that explained nearly the same noised gradient.
+def continued(
+    problem: JointProblem, rows: JointRows, config: JointConfig, draws: torch.Generator, seed: int
+) -> Solution:
+    """Continue from rows that explained nearly the same noised gradient.
 
     Args:
         problem: see `solve_noised`.

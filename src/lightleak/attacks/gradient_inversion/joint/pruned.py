@@ -31,7 +31,7 @@ from lightleak.attacks.gradient_inversion.joint.config import JointConfig
 from lightleak.attacks.gradient_inversion.joint.course import (
     Report,
     Solution,
-    gone_on,
+    continued,
     is_explained,
     reporting,
     solve_noised,
@@ -302,7 +302,7 @@ class PrunedInversion(JointInversion):
                 else:
                     found = solve_noised(problem, labels, self.config, draws, own, report)
             elif is_weak and best is not None:
-                found = gone_on(problem, best[2].rows, self.config, draws, own)
+                found = continued(problem, best[2].rows, self.config, draws, own)
                 report(1.0)
             else:
                 found = solve_noised(problem, labels, self.config, draws, own, report)

@@ -29,8 +29,8 @@ MOST_HYPOTHESES = 24
 """Assignments of categories and labels that are tried, each from all starts."""
 
 STARTS, FIRST_STEPS, BEST, LAST_STEPS = 256, 10, 48, 40
-"""Starts per hypothesis and their steps; how many go on, and for how long. Three rows of Adult that share all masks of
-the second layer were met by 3 to 60% of the starts."""
+"""Starts per hypothesis and their steps; how many continue, and for how long. Three rows of Adult that share all masks
+of the second layer were met by 3 to 60% of the starts."""
 
 SPLITS = 12
 """Starts of rows that were read as equal, 0.01 to 1 deviations apart."""
