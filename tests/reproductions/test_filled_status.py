@@ -70,6 +70,17 @@ def test_the_same_command_replaces_its_own_cells_and_no_others() -> None:
     assert shown(filled_in(both, again))[:2] == [("tableak", 2.0, 5), ("audit_max", 90.0, 1)]
 
 
+def test_cells_measured_on_another_stand_in_are_not_mixed() -> None:
+    def on(name: str, attack: str, *values: float) -> Compared:
+        return replace(compared(attack, *values), same_data=False, stand_in=name)
+
+    kept = run_of("one", on("small", "tableak", *SEVERAL), on("small", "random", *SEVERAL))
+    fewer = run_of("two", on("framed", "tableak", 30.0))
+    assert filled_in(kept, fewer) == fewer
+    others = run_of("two", on("small", "audit_max", 90.0))
+    assert shown(filled_in(kept, others))[2:] == [("audit_max", 90.0, 1)]
+
+
 def test_a_table_measured_more_often_throughout_is_taken_whole() -> None:
     more = run_of("another", compared("tableak", *SEVERAL, 70.0), compared("random", *SEVERAL))
     assert filled_in(KEPT, more) == more

@@ -5,7 +5,7 @@ can take cells from another run of the same tables, such as one of our strongest
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -92,9 +92,18 @@ class TableStatus:
 
     @cached_property
     def cells(self) -> tuple[ValueRow, ...]:
-        """The rows, typed."""
-        read = (read_row(row, f"{self.name}, row {index}") for index, row in enumerate(self.rows))
-        return tuple(row for row in read if isinstance(row, ValueRow))
+        """The rows, typed.
+
+        Raises:
+            UsageError: a row is no value of a cell.
+        """
+        found = []
+        for index, row in enumerate(self.rows):
+            cell = read_row(row, where := f"{self.name}, row {index}")
+            if not isinstance(cell, ValueRow):
+                raise UsageError(f"{where}: expected a value of a table's cell, got a row of kind {row.get('kind')!r}")
+            found.append(cell)
+        return tuple(found)
 
     @property
     def judged(self) -> int:
@@ -170,13 +179,13 @@ def filled_in(kept: TableStatus, added: TableStatus) -> TableStatus:
     """Return a table with the cells that another run has measured more often; each cell is of one run.
 
     A run of the same command replaces cells that it has measured equally often, too. Runs of generators trained for
-    another number of iterations are not mixed: the added one replaces the kept one.
+    another number of iterations, and cells measured on other data, are not mixed: the added run replaces the kept one.
     """
     if added.state == "not run":
         return kept if kept.state == "run" else added
-    if kept.state == "not run" or kept.iterations != added.iterations:
-        return added
     rows, again = {_cell(row): row for row in kept.rows}, kept.command == added.command
+    if kept.state == "not run" or kept.iterations != added.iterations or _are_of_other_data(rows, added.rows):
+        return added
     better = {_cell(row): row for row in added.rows if _is_better(row, rows.get(_cell(row)), again)}
     if not better:
         return kept
@@ -208,6 +217,12 @@ def judged_again(table: TableStatus) -> TableStatus:
 
 def _cell(row: Mapping[str, Any]) -> str:
     return json.dumps(row.get("cell"), sort_keys=True)
+
+
+def _are_of_other_data(kept: Mapping[str, Mapping[str, Any]], added: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether some cell of both was measured on other data, such as another stand-in."""
+    pairs = ((kept[_cell(row)], row) for row in added if _cell(row) in kept)
+    return any(_n(one) and _n(row) and one.get("measured_on") != row.get("measured_on") for one, row in pairs)
 
 
 def _n(row: Mapping[str, Any]) -> int:
@@ -325,7 +340,7 @@ def agreement(table: TableStatus) -> str:
         return "not run"
     if table.judged:
         return f"{table.agreeing} of {table.judged}"
-    return f"stand-in: {table.stand_ins}" if table.stand_ins else "none judged"
+    return table.stand_ins or "none judged"
 
 
 def measured(table: TableStatus) -> str:
