@@ -104,7 +104,8 @@ def run_updates(
 
     def when_open() -> None:
         gone = dropped(folder)
-        if (_held(origin) if gone is None else set(gone)) - set(named):
+        held = _held(origin) if gone is None else set(gone)
+        if held - set(named):
             raise UsageError(f"{folder} holds a run on other updates; choose another folder")
         if gone is None:
             _keep(named, origin, bool(config.redact))
@@ -145,7 +146,7 @@ def _keep_known(
     for unit in units:
         found = known.get(unit.attack, {}).get(unit.facts["batch_index"])
         if found is not None and unit_file(folder, unit.id).name not in present:
-            keep_result(unit, *unit.observe(), found, folder, kept)
+            keep_result(unit, *unit.observe(), found, unit.make_attack().options(), folder, kept)
 
 
 def _digest(update: ClientUpdate) -> str:
