@@ -19,7 +19,7 @@ from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.kinds.updates.kind import check_units
 from lightleak.experiments.kinds.updates.plan import units_on_captures
 from lightleak.experiments.observed import Observed
-from lightleak.experiments.results import dropped
+from lightleak.experiments.redaction import dropped
 from lightleak.experiments.run import run_in_folder
 from lightleak.experiments.unit import Kept, Unit, finished_files, keep_result, kept_cells, returned, unit_file
 from lightleak.protocols.replay import require_replay
