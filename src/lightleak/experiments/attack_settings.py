@@ -13,6 +13,9 @@ from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.federation_config import LABEL_METHODS
 from lightleak.protocols.fedavg import ShareLabels
 
+OF_MONITOR = "monitor.options"
+"""Place of the monitor's settings in a config."""
+
 
 def make_attack(name: str, options: Mapping[str, Any], where: str) -> UpdateAttack:
     """The attack with its settings; ``where`` names their place in the config.
@@ -117,12 +120,8 @@ def shares_statistics(config: AuditConfig) -> bool:
     return any(attack.threat_model.batch_statistics for _, attack, _ in chosen_attacks(config))
 
 
-OF_MONITOR = "monitor.options"
-"""Place of the monitor's settings in a config."""
-
-
 def chosen_attacks(config: AuditConfig) -> list[tuple[str, UpdateAttack, str]]:
-    """Return the name of every attack and of the monitor's, the attack, and the place of its settings in the config."""
+    """Return every attack, and the monitor's, as (name, attack, place of its settings in the config)."""
     chosen = [(name, options, f"attacks.{name}") for name, options in config.attacks.items()]
     if config.monitor.attack is not None:
         chosen.append((config.monitor.attack, config.monitor.options, OF_MONITOR))

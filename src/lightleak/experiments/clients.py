@@ -121,12 +121,14 @@ class FreshClients:
     def _defended(
         self, network: nn.Module, update: ClientUpdate, truth: GroundTruth, draws: torch.Generator
     ) -> ClientUpdate:
-        """The update as it leaves a client."""
-        defense, held = self.defense, (update.parameters, update.buffers, truth.inputs, truth.labels)
+        """The update as it leaves a client, changed by its defense if there is one."""
+        defense = self.defense
         if defense is None:
             return update
         if isinstance(defense, TrainingDefense):
-            gradient = defense.client_gradient(network, *held, draws)
+            gradient = defense.client_gradient(
+                network, update.parameters, update.buffers, truth.inputs, truth.labels, draws
+            )
         else:
             gradient = defense.apply(update.update, draws)
         facts = replace(update.facts, defense=defense.describe())

@@ -1,7 +1,7 @@
-"""The processes that train one target together: one for each device, started by a cluster or by Lightning.
+"""The Trainers of targets, and the processes that train one target together: one for each device.
 
 torchrun and srun start the whole command once for each device. A command that was started by itself trains in a program
-of its own, this module (`main`), which Lightning starts again for every further device.
+of its own, `lightleak.experiments.train_on_devices`, which Lightning starts again for every further device.
 """
 
 import os
@@ -9,7 +9,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -30,15 +29,11 @@ from lightning.pytorch.strategies import Strategy
 from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
 
 from lightleak.core.errors import LightLeakError, UsageError
-from lightleak.core.private_files import private_files
 from lightleak.core.ranks import detect_ranks
-from lightleak.experiments.pack import Knowledge, portable
+from lightleak.experiments.pack import Knowledge
 from lightleak.targets.trainer import OneProcess, on_device, quiet_lightning
 
-PROGRAM = "lightleak.experiments.launch"
-
-INTERRUPTED = 130
-"""Exit code of the program after Ctrl-C."""
+PROGRAM = "lightleak.experiments.train_on_devices"
 
 POLL_SECONDS = 0.5
 
@@ -139,9 +134,15 @@ def new_trainer(
     Raises:
         UsageError: an argument the Trainer does not have or refuses.
     """
-    arguments = {**settings, **chosen_devices(settings, device), "enable_model_summary": False, **ours}
+    arguments = {
+        **settings,
+        **chosen_devices(settings, device),
+        "enable_model_summary": False,
+        **ours,
+        "plugins": [environment],
+    }
     try:
-        return lightning.Trainer(**{**arguments, "plugins": [environment]})
+        return lightning.Trainer(**arguments)
     except (ImportError, RuntimeError, TypeError, ValueError, MisconfigurationException) as error:
         raise UsageError(f"training.trainer: {error}") from error
 
@@ -255,31 +256,6 @@ def run_on_devices(work: Callable[..., None], *arguments: Any) -> None:
             raise LightLeakError(f"a process of the training ended before it was over, with code {code}") from error
 
 
-def main(task: Path) -> int:
-    """Do the task of `run_on_devices`, in the program it starts; what the first process raises is left in a file."""
-    threading.Thread(target=_end_with_the_command, daemon=True).start()
-    knowledge, work = pickle.loads(task.read_bytes())
-    try:
-        knowledge.load()
-        function, arguments = pickle.loads(work)
-        with private_files():
-            function(*arguments)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except Exception as error:
-        if os.environ.get("LOCAL_RANK", "0") == "0":  # Lightning may have deleted the other variables
-            task.with_suffix(".error").write_bytes(pickle.dumps(portable(error)))
-        return 1
-    return 0
-
-
-def _end_with_the_command() -> None:
-    """End all processes of the training when the command that started it is gone: their input ends."""
-    while os.read(sys.stdin.fileno(), 1):
-        pass
-    os.killpg(0, signal.SIGKILL)
-
-
 def see_each_others_files(folder: Path, patterns: Collection[str]) -> None:
     """Return when this process sees all files that any of the group sees; other machines' may show late.
 
@@ -302,7 +278,3 @@ def see_each_others_files(folder: Path, patterns: Collection[str]) -> None:
         if time.monotonic() > until:
             raise UsageError(f"{folder} must be a folder that all processes share; {sorted(missing)[0]} is not seen")
         time.sleep(POLL_SECONDS)
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))

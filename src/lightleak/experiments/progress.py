@@ -104,5 +104,5 @@ def clock(seconds: float) -> str:
 
 
 def progress_bar(noun: str, total: float, quiet: bool, units: int | None = None, done: int = 0) -> Bar:
-    """Return a `Bar` to be shown within a block, which shows nothing if ``quiet``; arguments as for `Bar`."""
+    """Return a `Bar`, to be used in a `with` block; it shows nothing if ``quiet``. Arguments as for `Bar`."""
     return Bar(noun, total, units, done, silent() if quiet else Console())

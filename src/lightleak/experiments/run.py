@@ -18,7 +18,8 @@ from lightleak.experiments.environment import write_environment
 from lightleak.experiments.folder import opened_folder
 from lightleak.experiments.kind import Ready
 from lightleak.experiments.load import kind_of, load_config
-from lightleak.experiments.results import RESULTS_FILE, dropped, redact_run, write_results
+from lightleak.experiments.redaction import dropped, redact_run
+from lightleak.experiments.results import RESULTS_FILE, write_results
 from lightleak.experiments.terminal import print_results
 from lightleak.experiments.unit import write_whole
 from lightleak.report import build_report
@@ -132,7 +133,8 @@ def run_stages(config: Any, ready: Ready, folder: Path, engine: Engine, console:
     try:
         for stage in ready.stages(folder, engine):
             has_begun = True
-            ids += [id for pack in stage.packs for id in pack.ids if stage.has_rows]
+            if stage.has_rows:
+                ids += [id for pack in stage.packs for id in pack.ids]
             run_packs(stage.packs, folder, engine, stage.noun, console.quiet)
     finally:
         if has_begun:

@@ -212,7 +212,7 @@ def run_pack(
     present = finished_files(folder)
     for unit, (update, truth), reconstruction in zip(pack, observed, found, strict=True):
         if unit_file(folder, unit.id).name not in present:
-            keep_result(unit, update, truth, reconstruction, folder, kept, took.facts(len(pack)))
+            keep_result(unit, update, truth, reconstruction, attack.options(), folder, kept, took.facts(len(pack)))
 
 
 def keep_result(
@@ -220,6 +220,7 @@ def keep_result(
     update: ClientUpdate,
     truth: GroundTruth | None,
     reconstruction: Reconstruction,
+    options: dict[str, Any],
     folder: Path,
     kept: Kept,
     took: Mapping[str, Any] | None = None,
@@ -231,6 +232,7 @@ def keep_result(
         update: its observation.
         truth: the rows behind it, where they are known.
         reconstruction: what the attack found.
+        options: settings of the attack.
         folder: the run folder.
         kept: what is kept of each cell.
         took: ``cpu_seconds`` and ``peak_memory`` of the attack, where they are known.
@@ -248,7 +250,7 @@ def keep_result(
         "loss": reconstruction.loss,
         "threat_model": threat.describe(),
         "threat": threat.to_dict(),
-        "options": unit.make_attack().options() | dict(reconstruction.settings),
+        "options": options | dict(reconstruction.settings),
         "reconstruction": None,
     }
     if kept != "nothing":

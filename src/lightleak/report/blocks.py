@@ -110,8 +110,6 @@ class Details:
 Block: TypeAlias = str | Heading | Legend | Table | Figure | Panels | Details
 """`Markup` is HTML of a template (`fill`); any other text is a paragraph."""
 
-Blocks: TypeAlias = Sequence[Block]
-
 
 @dataclass(frozen=True)
 class Section:

@@ -1,4 +1,4 @@
-"""Charts of many kinds and the looks that all share: bars, lines, pairs of marks, estimates, curves of a training."""
+"""Charts that several kinds of report share, and their looks."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,13 +31,13 @@ VALIDATION_STYLE = Style("validation", "bar")
 START_STYLE, END_STYLE = Style("from", "diamond"), Style("to", "circle")
 
 MOST_DRAWN = 60
-"""Lines of the chart; a table of thousands of columns keeps those with the largest difference."""
+"""Lines that `pairs_by_name` draws; of thousands of columns it keeps those with the largest difference."""
 
 MOST_NAMED = 3
-"""Names in a sentence."""
+"""Names that `most_gained` returns for a sentence."""
 
 STRETCHES = 200
-"""Segments of a curve that are drawn as one point each: about what a screen can show."""
+"""Segments of a curve that `curve_chart` draws as one point each: about what a screen can show."""
 
 
 def series_style(index: int) -> Style:
@@ -233,21 +233,21 @@ def curve_figure(
     return Figure(drawing, title, note, plot="curve-plot")
 
 
-def curve_chart(name: str, points: Sequence[tuple[float, float]], y: Axis) -> Markup:
+def curve_chart(name: str, places: Sequence[tuple[float, float]], y: Axis) -> Markup:
     """One curve: the mean of each stretch as a line, between its lowest and its highest value as a band.
 
     Means are taken at the heights of the axis, so that they lie within the band on a logarithmic one too.
     """
-    bounds = [round(index * len(points) / STRETCHES) for index in range(STRETCHES + 1)]
+    bounds = [round(index * len(places) / STRETCHES) for index in range(STRETCHES + 1)]
     line, low, high = [], [], []
-    for some in (points[start:end] for start, end in pairwise(bounds) if end > start):
+    for some in (places[start:end] for start, end in pairwise(bounds) if end > start):
         at = sum(step for step, _ in some) / len(some)
         heights = sorted(y.at(value) for _, value in some)
         line.append((at, sum(heights) / len(heights)))
         low.append((at, heights[0]))
         high.append((at, heights[-1]))
-    layers = [Line([*high, *reversed(low)], "curve-band", is_area=True)] if len(line) < len(points) else []
+    layers = [Line([*high, *reversed(low)], "curve-band", is_area=True)] if len(line) < len(places) else []
     layers.append(Line(line, "curve"))
     heights_axis = Axis(0.0, 1.0, tuple((y.at(value), label) for value, label in y.ticks))
-    x = axis([step for step, _ in points], ends="exact", whole=True)
+    x = axis([step for step, _ in places], ends="exact", whole=True)
     return draw(Plot(name, x, heights_axis, layers, height=120, grid="y"))

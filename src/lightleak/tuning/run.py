@@ -24,7 +24,7 @@ from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.folder import opened_folder
 from lightleak.experiments.load import parse_config
 from lightleak.experiments.pack import Finished
-from lightleak.experiments.results import ATTACKABLE, redact_run
+from lightleak.experiments.redaction import ATTACKABLE, redact_run
 from lightleak.experiments.run import CONFIG_FILE, PLACE
 from lightleak.experiments.settings import read_settings, read_yaml, require_limits
 from lightleak.experiments.unit import write_whole

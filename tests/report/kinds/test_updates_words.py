@@ -13,8 +13,8 @@ from lightleak.report.kinds.updates_words import (
     parts,
     source_phrase,
     time_unit,
-    travels,
     varying,
+    what_the_server_gets,
     what_travels,
     words,
 )
@@ -91,11 +91,11 @@ def test_every_fixed_field_has_a_phrase() -> None:
 
 
 def test_fedavg_is_described_by_what_the_rows_say() -> None:
-    assert "10 local epochs of 4 batches" in travels(FEDAVG)
-    assert "mean of 3 clients" in travels(replace(FEDAVG, n_clients=3))
-    unsaid = travels(replace(FEDAVG, local_epochs=None, n_clients=None))
+    assert "10 local epochs of 4 batches" in what_the_server_gets(FEDAVG)
+    assert "mean of 3 clients" in what_the_server_gets(replace(FEDAVG, n_clients=3))
+    unsaid = what_the_server_gets(replace(FEDAVG, local_epochs=None, n_clients=None))
     assert "local epochs" not in unsaid and "not stated" in unsaid
-    assert travels(FEDSGD) == what_travels("fedsgd")
+    assert what_the_server_gets(FEDSGD) == what_travels("fedsgd")
     assert (time_unit(FEDAVG), time_unit(FEDSGD)) == ("round", "epoch")
 
 

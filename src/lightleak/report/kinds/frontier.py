@@ -20,7 +20,7 @@ from lightleak.report.plot.axis import Axis, axis
 from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, Style, draw, stairs
 from lightleak.report.read import Run
 from lightleak.report.sections.bound_gap import FILE_NAME, SCHEMA_VERSION, Game, gap_section
-from lightleak.report.sections.run import run_section, subject_of, subject_section, title_of
+from lightleak.report.sections.common import run_section, subject_of, subject_section, title_of
 from lightleak.report.sections.summary import first_page, interval_cell
 from lightleak.report.sections.tested import NOT_TESTED, Findings, evidence_section
 
@@ -279,6 +279,10 @@ def _mark(point: Point, style: Style, is_best: bool) -> Mark:
     row, (x, y) = point.first, _place(point)
     hover = f"{point.name}: accuracy {fmt.percent(x)}, {fmt.percent(y)} of cells recovered"
     label = curve_title(row.curve) if row.defense_strength is None else f"{row.defense_strength:g}"
-    # The best are labeled first, then the undefended point, then the others.
-    rank, ring, said = (0, "ring", "; Pareto-best") if is_best else (1 if row.is_undefended else 2, "", "")
-    return Mark(x, y, style, hover + said, point.accuracy.ends, point.cells.ends, label, rank=rank, ring=ring)
+    rank, ring = 2, ""  # the best are labeled first, then the undefended point, then the others
+    if is_best:
+        rank, ring = 0, "ring"
+        hover += "; Pareto-best"
+    elif row.is_undefended:
+        rank = 1
+    return Mark(x, y, style, hover, point.accuracy.ends, point.cells.ends, label, rank=rank, ring=ring)

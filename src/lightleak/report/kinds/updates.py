@@ -1,36 +1,45 @@
 """Attacks on the updates that clients send: what their page shows."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 from lightleak.core.grouping import by_key
 from lightleak.core.results import FrontierRow, UpdateRow
 from lightleak.report import charts
 from lightleak.report import format as fmt
-from lightleak.report.blocks import Block, Cell, Column, Figure, Heading, Page, Section
+from lightleak.report.blocks import Column, Figure, Page, Section
 from lightleak.report.charts import most_gained, pair_legend, pairs_by_name
 from lightleak.report.compare import fixed
 from lightleak.report.intervals import bounded
-from lightleak.report.kinds import updates_runs as compared
 from lightleak.report.kinds import updates_summary as summary
-from lightleak.report.kinds.updates_groups import Groups, UpdateGroup, at_start, attacks, compare, strongest_first
-from lightleak.report.kinds.updates_words import FIXED, of_rows, parts_title, source_phrase, travels, varying, words
-from lightleak.report.page import cells_table, figures, table_of, text
+from lightleak.report.kinds.updates_change import change_section
+from lightleak.report.kinds.updates_groups import UpdateGroup, at_start, attacks, compare, strongest_first
+from lightleak.report.kinds.updates_runs import measured_runs
+from lightleak.report.kinds.updates_words import (
+    FIXED,
+    of_rows,
+    parts_title,
+    source_phrase,
+    varying,
+    what_the_server_gets,
+    words,
+)
+from lightleak.report.page import figures, table_of
 from lightleak.report.read import Run
 from lightleak.report.sections.certificates import certificates_section
+from lightleak.report.sections.common import run_section, subject_of, subject_section, title_of
 from lightleak.report.sections.people import people_section
 from lightleak.report.sections.rows import rows_section, typical_batch
-from lightleak.report.sections.run import run_section, subject_of, subject_section, title_of
-from lightleak.report.sections.summary import interval_cell
 from lightleak.report.sections.tested import evidence_section
 from lightleak.report.sections.training import training_section
+
+ACCURACY = "cell_accuracy"
 
 
 def page(runs: Sequence[Run], redact: bool) -> Page:
     """Make the page of runs that attacked updates; frontiers given with them say what would help."""
     every, runs = runs, [run for run in runs if run.kind == UpdateRow.KIND]
     helped = summary.from_frontiers([run for run in every if run.kind == FrontierRow.KIND], runs)
-    groups, measured = compare(runs), compared.measured_runs(runs)
+    groups, measured = compare(runs), measured_runs(runs)
     main, styles = at_start(groups), styles_of(groups)
     strongest = strongest_first(main)
     best = strongest[0] if strongest else None
@@ -78,16 +87,13 @@ def _subject(runs: Sequence[Run], main: Sequence[UpdateGroup], groups: Sequence[
     facts: list[tuple[str, list[str]]] = [
         ("Dataset", [row.dataset or "not stated" for row in rows]),
         ("Target network", [row.target or "not stated" for row in rows]),
-        ("What travels", [travels(row) for row in rows]),
+        ("What travels", [what_the_server_gets(row) for row in rows]),
         ("Rows behind an update" if on_fedavg else "Rows in a client's batch", list(map(str, sizes)) or ["not stated"]),
         ("When", [source_phrase(row.source) for row in rows]),
         ("Defense", [words("defended", granted.get((row.defense, row.defense_strength), row)) for row in rows]),
     ]
     servers = dict.fromkeys(words("server", group.first) for group in main if group.first.on_fedavg)
     return subject_section(runs, facts, after=(*servers, words("assumed")))
-
-
-ACCURACY = "cell_accuracy"
 
 
 def styles_of(groups: Sequence[UpdateGroup]) -> dict[str, charts.Style]:
@@ -98,7 +104,11 @@ def styles_of(groups: Sequence[UpdateGroup]) -> dict[str, charts.Style]:
 
 
 def attacks_section(
-    groups: Groups, main: Groups, styles: Mapping[str, charts.Style], unit: tuple[str, str], strongest: Groups
+    groups: Sequence[UpdateGroup],
+    main: Sequence[UpdateGroup],
+    styles: Mapping[str, charts.Style],
+    unit: tuple[str, str],
+    strongest: Sequence[UpdateGroup],
 ) -> Section | None:
     """Draw the attacks next to guessing, with charts; None where nothing was attacked.
 
@@ -218,73 +228,3 @@ def confidence_section(groups: Sequence[UpdateGroup]) -> Section | None:
             panels.append(Figure(drawing, f"{fmt.capital(kind)} cells", plot="bars"))
     blocks = (words("confidence"), pair_legend(start, end), *figures(panels))
     return Section("confidence", "The attacker's confidence", blocks) if panels else None
-
-
-def change_section(runs: Sequence[compared.Measured], unit: tuple[str, str]) -> Section | None:
-    """Draw what changed from the reference, which stands first, to every other run; None where there is one run."""
-    if len(runs) < 2:
-        return None
-    blocks: list[Block] = [words("changes", unit)]
-    for one in runs[1:]:
-        title = f"{compared.run_title(one.run)} against {compared.run_title(one.reference)}"
-        blocks += [Heading(fmt.capital(title)), _settings(one), _utility(one), _leakage(one)]
-    return Section("change", "Before and after", tuple(blocks))
-
-
-def _settings(one: compared.Measured) -> Block:
-    changed = compared.changed_settings(one.reference, one.run)
-    if not changed:
-        return words("no_settings", changed)
-    lines = [(text("<code>{}</code>", name), before, after) for name, before, after in changed]
-    head = ("Setting", "Before", "After")
-    return cells_table("Settings that changed", head, [("", lines)], css="words-table", box="snug")
-
-
-def _utility(one: compared.Measured) -> Block:
-    utilities = one.utilities
-    if utilities == (None, None):
-        return "Neither run trained a network, so what the change costs is not known."
-    accuracies = [of.accuracy if of else None for of in utilities]
-    majorities = [of.majority if of else None for of in utilities]
-    areas = [of.auroc if of else None for of in utilities]
-    change = None if one.cost is None or areas[0] is None or areas[1] is None else areas[1] - areas[0]
-    cost, ranks = interval_cell(one.cost, fmt.points), fmt.DASH if change is None else fmt.signed(change, 3)
-    lines: list[Sequence[str | Cell]] = [("Accuracy", *map(interval_cell, accuracies), cost)]
-    if majorities != [None, None]:
-        lines.append(("Always the commonest label", *map(fmt.percent, majorities), fmt.DASH))
-    lines.append(("Area under the ROC curve", *map(fmt.area, areas), ranks))
-    groups = [("The trained network, on test rows", lines)]
-    return cells_table("What it cost", ("Score", "Before", "After", "Change"), groups, css="stack", box="snug")
-
-
-def _leakage(one: compared.Measured) -> Block:
-    groups = compared.changed_groups(one.reference, one.run)
-    if not groups:
-        return words("nothing_shared")
-    known = {name for group in groups for name in group.changes}
-    columns: list[Column[compared.ChangedGroup]] = [
-        Column("Attack", lambda group: group.group.title),
-        Column("Rows in batch", lambda group: group.group.size),
-        *(Column(title, partial(_change, name)) for name, title in compared.METRICS.items() if name in known),
-        Column("Batches", lambda group: f"{group.pairs} pairs" if group.pairs else f"{group.n[0]} and {group.n[1]}"),
-    ]
-    by_moment = by_key(groups, lambda group: fmt.capital(group.moment)).items()
-    name = "What changed for each attack"
-    return table_of(name, columns, by_moment, css="changes stack", line_css=_changed_css)
-
-
-def _changed_css(group: compared.ChangedGroup) -> str:
-    return "baseline" if group.group.is_baseline else ""
-
-
-def _change(name: str, group: compared.ChangedGroup) -> Cell:
-    change = group.changes.get(name)
-    if change is None:
-        return Cell(fmt.DASH)
-    value, is_share = change.difference, name != compared.ERROR
-    ends = "on every pair" if change.is_equal else ""
-    if not change.is_equal and value.low is not None and value.high is not None:
-        ends = fmt.interval(value, -1.0) if is_share else f"{fmt.signed(value.low)} to {fmt.signed(value.high)}"
-    means = [fmt.percent(one) if is_share else f"{one.mean:.2f}" for one in (change.before, change.after)]
-    said = fmt.points(value) if is_share else fmt.signed(value.mean)
-    return Cell(f"{change.sign} {said}", tuple(filter(None, (ends, " → ".join(means)))))

@@ -59,9 +59,6 @@ class UpdateGroup(Group[UpdateRow]):
         return with_interval(self.mean(name))
 
 
-Groups = Sequence[UpdateGroup]
-
-
 def compare(runs: Iterable[Run]) -> tuple[UpdateGroup, ...]:
     """Group the rows of all runs, and set each group against the guessing baseline, in the order of the rows."""
     rows = [_without_local(row) for run in runs for row in run.of(UpdateRow)]

@@ -20,10 +20,10 @@ from lightleak.report.kinds.updates_runs import Line, Measured
 from lightleak.report.kinds.updates_words import words
 from lightleak.report.page import fill, table_of
 from lightleak.report.read import Run
+from lightleak.report.sections.common import left_out
 from lightleak.report.sections.exposed import always_exposed
 from lightleak.report.sections.means import roles
 from lightleak.report.sections.people import guess_of, people_figure, risk_lines, strongest, worst_words
-from lightleak.report.sections.run import left_out
 from lightleak.report.sections.summary import MOST_RUNS, RiskLine, first_page, of_hundred_cell, risks_table
 from lightleak.report.sections.tested import NOT_TESTED, Findings
 
@@ -159,12 +159,12 @@ def _risks(line: Line) -> list[RiskLine]:
 
 
 def _picture(shown: Sequence[Measured]) -> Figure:
-    many = sum(len(one.lines) for one in shown) > MOST_BARS
+    too_many = sum(len(one.lines) for one in shown) > MOST_BARS
     titles = [one.title if len(shown) > 1 else "" for one in shown]
     bars = [
-        EstimateRow(words("place", line), line.risk, series_style(index), heading="" if further else titles[index])
+        EstimateRow(words("place", line), line.risk, series_style(index), heading="" if position else titles[index])
         for index, one in enumerate(shown)
-        for further, line in enumerate([one.worst] if many else one.lines)
+        for position, line in enumerate([one.worst] if too_many else one.lines)
     ]
     guessed = shown[0].worst.exposure.guessed_rows
     guess = Estimate(guessed.mean) if guessed else None  # its interval is in the table

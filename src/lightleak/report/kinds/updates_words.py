@@ -64,7 +64,7 @@ def local_phrase(row: UpdateRow) -> str:
     return f"{counted(row.local_epochs, 'local epoch')} of {counted(row.local_batches, 'batch', 'batches')}"
 
 
-def travels(row: UpdateRow) -> str:
+def what_the_server_gets(row: UpdateRow) -> str:
     """Return what leaves a client, and how much of it one update is."""
     return fill("updates", "travels", row, what_travels(row.protocol), local_phrase(row))
 

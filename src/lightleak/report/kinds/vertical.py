@@ -23,14 +23,13 @@ from lightleak.report.kinds.vertical_groups import (
     attacks,
     compare,
     properties,
-    sample_words,
 )
 from lightleak.report.page import figures, fill, folded, table_of
 from lightleak.report.plot.axis import axis
 from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, draw
 from lightleak.report.read import Run
+from lightleak.report.sections.common import run_section, subject_of, subject_section, title_of, warnings_section
 from lightleak.report.sections.norms import KIND_TITLES, norm_entries, norms_section
-from lightleak.report.sections.run import run_section, subject_of, subject_section, title_of, warnings_section
 from lightleak.report.sections.summary import first_page, interval_cell, of_hundred_cell
 from lightleak.report.sections.tested import CONTROLLER, NOT_TESTED, evidence_section
 from lightleak.report.sections.tested import Findings as Results
@@ -257,7 +256,7 @@ def _errors(measured: Sequence[Property], redact: bool) -> Section | None:
             lambda group: Cell(_off(group.error), css="best" if id(group) in closest else ""),
         ),
         Column("Closer than own columns", lambda group: _learned(group, redact) if group.reads_exchange else DASH),
-        *([] if redact else [Column("Worth a random sample of", lambda group: sample_words(group.worth))]),
+        *([] if redact else [Column("Worth a random sample of", _worth)]),
         Column("Own interval right", lambda group: "{} of {}".format(*group.coverage) if group.coverage else DASH),
         Column("Seeds", lambda group: str(len(group.rows))),
     ]
@@ -276,7 +275,7 @@ def _outcome_css(one: Outcome) -> str:
 def _tables(
     measured: Sequence[Property], kept: Callable[[VerticalGroup], bool]
 ) -> list[tuple[str, list[VerticalGroup]]]:
-    """Groups of each property and adversary, in their order: the attacks first and the closest of them on top."""
+    """Groups of each property and adversary, in the order of `properties`: attacks first, the closest on top."""
     return [
         (joined(one.title, adversary, by=" · "), same)
         for one in measured
@@ -286,6 +285,10 @@ def _tables(
 
 _off = partial(with_interval, said=unsigned_points)
 _change = partial(with_interval, said=points)
+
+
+def _worth(group: VerticalGroup) -> str:
+    return group.worth.words if group.worth else DASH
 
 
 def _learned(group: VerticalGroup, redact: bool, places: int = 1) -> str:
@@ -331,9 +334,7 @@ def _outcome_columns(redact: bool, is_unaware: bool) -> list[Column[Outcome]]:
         Column("Off by, points (95% interval)", lambda one: _off(one.error)),
         Column("More than without", lambda one: _rise(one, redact), optional=True),
         Column("Own columns off by", lambda one: DASH if redact else _off(one.group.own_error), optional=True),
-        Column(
-            "Worth a random sample of", lambda one: DASH if redact else sample_words(one.group.worth), optional=True
-        ),
+        Column("Worth a random sample of", lambda one: DASH if redact else _worth(one.group), optional=True),
         Column("Closer than own columns", lambda one: _learned(one.group, redact), optional=True),
         *(unaware if is_unaware else []),
         Column(

@@ -1,6 +1,5 @@
 """Estimates of a property's share over seeds, by attack, and the attack that is chosen on other seeds."""
 
-import math
 import re
 import statistics
 from collections import Counter
@@ -10,10 +9,10 @@ from functools import cached_property
 
 from lightleak.core.grouping import by_key
 from lightleak.core.results import NONE, VerticalRow
-from lightleak.core.summary import summarize
 from lightleak.report.compare import Group, apart, fixed, group_rows
-from lightleak.report.format import DASH, attack_title
+from lightleak.report.format import attack_title
 from lightleak.report.intervals import Estimate, bounded
+from lightleak.report.kinds.vertical_worth import Worth, worth_of
 
 PASSIVE = "passive"
 
@@ -121,7 +120,7 @@ class VerticalGroup(Group[VerticalRow]):
         return learned is not None and learned.is_above and (beyond_half is None or beyond_half.is_above)
 
     @property
-    def worth(self) -> Estimate | None:
+    def worth(self) -> Worth | None:
         """Size of a random labeled sample that estimates the share as well."""
         return worth_of((row.true_fraction, row.error) for row in self.rows)
 
@@ -272,52 +271,3 @@ def mean_error(rows: Mapping[str, VerticalRow], without: str) -> float:
     """Return the mean error over all other seeds; of a single one, its own."""
     others = [row.error for seed, row in rows.items() if seed != without or len(rows) == 1]
     return statistics.fmean(error for error in others if error is not None)
-
-
-def sample_words(rows: Estimate | None) -> str:
-    """The size of a random sample (`worth_of`) with its interval.
-
-    >>> sample_words(Estimate(312.4, 5, 120.2, math.inf)), sample_words(Estimate(0.4)), sample_words(Estimate(math.inf))
-    ('312 (at least 120)', 'under 1', 'any number (every estimate was exact)')
-    >>> sample_words(Estimate(2134.0, 5, 870.0, 5210.0)), sample_words(Estimate(2.0, 5, 0.8, math.inf))
-    ('2,134 (870 to 5,210)', '2 (may be any number)')
-    """
-    if rows is None:
-        return DASH
-    if math.isinf(rows.mean):
-        return "any number (every estimate was exact)"
-    if rows.low is None or rows.high is None:
-        return _count(rows.mean)
-    if math.isinf(rows.high):
-        return f"{_count(rows.mean)} ({f'at least {_count(rows.low)}' if rows.low >= 1 else 'may be any number'})"
-    return f"{_count(rows.mean)} ({_count(rows.low)} to {_count(rows.high)})"
-
-
-def worth_of(results: Iterable[tuple[float | None, float | None]]) -> Estimate | None:
-    """Solve p (1 - p) / n, the variance of a random sample's share, for n at the error that was measured.
-
-    Args:
-        results: by seed the true share p and the absolute error; None where unknown.
-
-    Returns:
-        None where nothing is known, or no record or every record has the property.
-
-    >>> found = worth_of([(0.5, 0.05), (0.5, 0.05)])
-    >>> round(found.mean), worth_of([(0.3, 0.0)]).mean, worth_of([(None, 0.1)])
-    (100, inf, None)
-    """
-    known = [(true, error) for true, error in results if true is not None and error is not None]
-    spread = math.fsum(true * (1 - true) for true, _ in known) / len(known) if known else 0.0
-    if spread <= 0:
-        return None
-    squared = summarize(error**2 for _, error in known)
-    ends = (None, None) if squared.n < 2 else (_divided(spread, squared.high), _divided(spread, squared.low))
-    return Estimate(_divided(spread, squared.mean), squared.n, *ends)
-
-
-def _divided(spread: float, squared_error: float) -> float:
-    return spread / squared_error if squared_error > 0 else math.inf
-
-
-def _count(rows: float) -> str:
-    return "under 1" if rows < 1 else f"{rows:,.0f}"

@@ -238,7 +238,11 @@ class _Frame:
         for row in self.listed:
             end += (BESIDE_ROW if plot.labels_beside else ROW) + (HEADING if row.heading else 0)
             self.row_ends.append(end)
-        self.base = end + (plot.height if isinstance(plot.y, Axis) else 0 if plot.y is None else 4)
+        self.base = end
+        if isinstance(plot.y, Axis):
+            self.base += plot.height
+        elif plot.y is not None:
+            self.base += 4
         marks = [one for layer in plot.layers if not isinstance(layer, Line) for one in layer.marks]
         self.bottom = self.base + (FOOT if plot.foot and any(one.y is None for one in marks) else 0)
         self.end = self.bottom + (50 if plot.x.title else 26)

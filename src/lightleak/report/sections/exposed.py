@@ -44,12 +44,16 @@ class Person:
         """What people are ordered by, from the most exposed on."""
         return exposure(self.verdict, self.seen, self.proven, self.recovered, self.first, self.sharing)
 
+    @property
+    def risk(self) -> tuple[float, ...]:
+        """The same without how many proofs there were, and when: verdict, how few share the row, how often."""
+        return self.order[:3]
+
 
 def most_exposed(run: Run, people: People) -> tuple[list[Person], int]:
     """Return the most exposed people, and how many there are of the risk of the first."""
     found = sorted(_exposed(run, people), key=lambda one: one.order)
-    # Of one risk are equal verdicts, as few who share the row and as often; proofs and their time do not count.
-    return found[:MOST_PEOPLE], sum(one.order[:3] == found[0].order[:3] for one in found) if found else 0
+    return found[:MOST_PEOPLE], sum(one.risk == found[0].risk for one in found) if found else 0
 
 
 def always_exposed(run: Run, people: People) -> tuple[int, int] | None:

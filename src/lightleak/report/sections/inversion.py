@@ -31,13 +31,13 @@ LOSSES = {
 LOGARITHMIC = ("discriminator", "conditioning")
 """Drawn on a logarithmic scale in the thesis."""
 
-words = partial(fill, "inversion")
-
 HEAT_BOUNDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 """Where the shade changes: the color says which, the printed number says how much."""
 
 HeatLine = tuple[str, Mapping[str, float], float | None]
 """Heading of a line, its shares by column, and their mean."""
+
+words = partial(fill, "inversion")
 
 
 def classes_section(scenario: Scenario | None, main: Attack | None, subjects: Sequence[Attack]) -> Section | None:
@@ -152,8 +152,8 @@ def memorization_section(subjects: Sequence[Attack]) -> Section | None:
     x = charts.share_axis((*(end for one in dots for end in (one.value.mean, *one.value.ends)), 0.45, 0.55))
     name = "Share of made-up rows that lie nearer to a training row than to a held-out one"
     drawn = [charts.estimate_figure(name, dots, [Rule(HALF, "guess", "chance 50%")], x)] if dots else []
-    name = "Distances to training rows and to held-out rows"
-    table = table_of(name, _MEMORY_COLUMNS, [("", found)], css="wrap", line_css=_line_css)
+    title = "Distances to training rows and to held-out rows"
+    table = table_of(title, _MEMORY_COLUMNS, [("", found)], css="wrap", line_css=_line_css)
     blocks: list[Block] = [words("memorization"), *drawn, table, words("memorized")]
     return Section("memorization", "Copies of single rows", blocks) if found else None
 
@@ -232,7 +232,7 @@ def heat_map(label: str, heading: str, columns: Mapping[str, str], lines: Sequen
 
     def drawn(line: HeatLine, css: str = "") -> Line:
         title, shares, mean = line
-        return line_of(title, *(_cell(shares.get(name)) for name in columns), _cell(mean), css=css)
+        return line_of(title, *(_heat_cell(shares.get(name)) for name in columns), _heat_cell(mean), css=css)
 
     groups = [("", [drawn(line) for line in lines]), ("", [drawn(foot, "foot")])]
     return cells_table(label, (heading, *columns.values(), "mean"), groups, box="heat-map")
@@ -247,7 +247,7 @@ def shade(score: float | None) -> int:
     return sum(score >= bound for bound in HEAT_BOUNDS) if score is not None else 0
 
 
-def _cell(score: float | None) -> Cell:
+def _heat_cell(score: float | None) -> Cell:
     return Cell(DASH if score is None else f"{100 * score:.1f}", css=f"heat heat{shade(score)}")
 
 
@@ -263,7 +263,7 @@ def pairs_table(label: str, heading: str, pairs: Sequence[Nearest], columns: Seq
     groups = []
     for pair in pairs:
         real = (Cell(value_words(pair.private.get(name)) or DASH, css="long") for name in columns)
-        made = (Cell(_made(pair, name), css="long") for name in columns)
+        made = (Cell(_made_up_value(pair, name), css="long") for name in columns)
         first = Line((Cell(words("pair", pair.class_name)), *real, Cell("")), "true")
         groups.append(Lines((first, Line((Cell("made up"), *made, Cell(distance(pair.distance)))))))
     return Table(label, (heading, *columns, "distance"), tuple(groups), box="rows")
@@ -280,7 +280,7 @@ def value_words(value: Any) -> str | None:
     return f"{value:.6g}".replace("-", "−") if isinstance(value, int | float) else str(value)
 
 
-def _made(pair: Nearest, column: str) -> str:
+def _made_up_value(pair: Nearest, column: str) -> str:
     real, made, agrees = pair.private.get(column), pair.reconstructed.get(column), pair.agrees(column)
     if (said := value_words(made)) is None:
         return DASH

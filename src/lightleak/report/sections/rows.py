@@ -165,9 +165,11 @@ def _lines(batch: Batch, columns: Sequence[str], redact: bool) -> Iterable[Lines
         cells = [{one["column"]: one for one in of_row}.get(name) for name in columns]
         head = fill("rows", "head", number if redact else 0, "recovered", of_row[0][STATUS])
         found = Line((Cell(head), *(Cell(recovered(one), css="long") for one in cells)))
+        if redact:
+            yield Lines((found,))
+            continue
         true = (Cell((one and shown(one, "true")) or DASH, css="long") for one in cells)
-        truth = Line((Cell(fill("rows", "head", number, "true", "")), *true), "true")
-        yield Lines((found,) if redact else (truth, found))
+        yield Lines((Line((Cell(fill("rows", "head", number, "true", "")), *true), "true"), found))
 
 
 def _entropy(cell: Value) -> float:

@@ -156,7 +156,7 @@ def _link(lines: Iterable[tuple[Item, str]]) -> str:
 
 
 def _answers(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, str]:
-    """Answers that follow from runs of any kind; empty where it is not known."""
+    """Answers that follow from runs of any kind; an empty one where it is not known."""
     attacks = [row for row in rows if aims_of(row.attack)]
     defended = [row for row in rows if not row.is_undefended]
     defenses = dict.fromkeys(map(_title, defended))
@@ -179,7 +179,9 @@ def _answers(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, str]:
         # What else a release shows is not known here.
         "worst": f"Tested as {who}, seeing {seen(attacks)}; in no other role" if who else "",
     }
-    return found | _guarantees(defended) | {"trust": _trust(runs, rows, bool(noisy))} if rows else found
+    if rows:
+        found |= _guarantees(defended) | {"trust": _trust(runs, rows, bool(noisy))}
+    return found
 
 
 def _title(row: Row) -> str:

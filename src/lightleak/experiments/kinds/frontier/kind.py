@@ -32,7 +32,6 @@ from lightleak.experiments.terminal import Lines
 from lightleak.experiments.training import check_trainer, majority, one_training, prepare_training
 from lightleak.experiments.unit import Unit, kept_cells
 from lightleak.experiments.whole_epochs import SeedEveryEpoch
-from lightleak.report.format import counted
 from lightleak.targets.trainer import quiet_lightning
 
 
@@ -205,9 +204,18 @@ def training_words(config: FrontierConfig) -> str:
         at = config.protocol
         clients = f"{at.clients_per_round or at.clients} of {at.clients} clients"
         return (
-            f"{counted(at.rounds, 'round')} of {clients}, {counted(at.local_epochs, 'local epoch')}, "
+            f"{_counted(at.rounds, 'round')} of {clients}, {_counted(at.local_epochs, 'local epoch')}, "
             f"sgd at {at.learning_rate:g}"
         )
     settings = config.training
-    epochs, sgd = counted(settings.epochs, "epoch"), settings.optimizer
+    epochs, sgd = _counted(settings.epochs, "epoch"), settings.optimizer
     return f"{epochs}, batches of {settings.batch_size}, {sgd.name} at {sgd.learning_rate:g}"
+
+
+def _counted(number: int, what: str) -> str:
+    """A number of things, without the commas of a report, as results.json keeps it.
+
+    >>> _counted(1, "epoch"), _counted(1000, "round")
+    ('1 epoch', '1000 rounds')
+    """
+    return f"{number} {what}{'' if number == 1 else 's'}"

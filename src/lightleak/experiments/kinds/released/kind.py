@@ -19,7 +19,14 @@ from lightleak.core.stored import set_aside
 from lightleak.experiments.engine import Engine
 from lightleak.experiments.kind import Checked, Kind, Ready, Rows, Stage
 from lightleak.experiments.kinds.released.config import ReleasedConfig
-from lightleak.experiments.kinds.released.job import AttackPack, capture_packs, observe, plan_attacks, plan_models
+from lightleak.experiments.kinds.released.job import (
+    AttackPack,
+    attack_named,
+    capture_packs,
+    observe,
+    plan_attacks,
+    plan_models,
+)
 from lightleak.experiments.kinds.released.models import ROLES, load_judge, prepare_world
 from lightleak.experiments.kinds.released.summary import released_tables
 from lightleak.experiments.probe import Estimate, Probed, RunPlan, measure_pack
@@ -100,8 +107,8 @@ class ReleasedKind(Kind[ReleasedConfig, None]):
 def _check_attacks(config: ReleasedConfig) -> None:
     """Raise where an attack or a search needs gradients the target does not give, or a Trainer that cannot be."""
     white_box = is_differentiable(config.target.network)
-    for pack in plan_attacks(replace(config, seeds=config.seeds[:1])):
-        label, attack = pack.label, pack.attack
+    for label, options in config.attacks.items():
+        attack = attack_named(label, options)
         if attack.needs_gradients_of_target and not white_box:
             raise UnsupportedError(
                 f"attacks.{label} needs gradients of the target; {config.target.network!r} provides none. Use "

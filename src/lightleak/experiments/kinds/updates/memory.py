@@ -19,7 +19,7 @@ from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.kinds.updates.kind import check_units
 from lightleak.experiments.kinds.updates.plan import units_on_captures
 from lightleak.experiments.observed import Observed
-from lightleak.experiments.results import dropped
+from lightleak.experiments.redaction import dropped
 from lightleak.experiments.run import run_in_folder
 from lightleak.experiments.unit import Kept, Unit, finished_files, keep_result, kept_cells, returned, unit_file
 from lightleak.protocols.replay import require_replay
@@ -104,7 +104,8 @@ def run_updates(
 
     def when_open() -> None:
         gone = dropped(folder)
-        if (_held(origin) if gone is None else set(gone)) - set(named):
+        held = _held(origin) if gone is None else set(gone)
+        if held - set(named):
             raise UsageError(f"{folder} holds a run on other updates; choose another folder")
         if gone is None:
             _keep(named, origin, bool(config.redact))
@@ -145,7 +146,7 @@ def _keep_known(
     for unit in units:
         found = known.get(unit.attack, {}).get(unit.facts["batch_index"])
         if found is not None and unit_file(folder, unit.id).name not in present:
-            keep_result(unit, *unit.observe(), found, folder, kept)
+            keep_result(unit, *unit.observe(), found, unit.make_attack().options(), folder, kept)
 
 
 def _digest(update: ClientUpdate) -> str:

@@ -188,8 +188,7 @@ def feasibility_lines(config: AuditConfig, experiment: Experiment) -> list[str]:
         of_layers = expected_of_layers if traced.first_sees_cells else expected_behind_tokens
         expect = partial(of_layers, shapes=shapes, kind=kind)
     lines = []
-    for size in client_sizes(config, experiment):
-        size *= config.protocol.aggregate
+    for size in [size * config.protocol.aggregate for size in client_sizes(config, experiment)]:
         found = expect(size)
         lines.append(f"{size} rows: {WORDS[found.expected]} ({found.reason})")
     if is_open:

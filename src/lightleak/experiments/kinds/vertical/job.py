@@ -107,11 +107,13 @@ class Job(Pack):
                 self._keep(folder, seen, done.truth)
             if seen.adversary == self.attacks[0][1] and self.seed == config.seeds[0]:
                 self._keep_norms(folder, seen, done.truth, facts)
-            for label in [label for label, adversary in self.attacks if adversary == seen.adversary]:
+            for label, adversary in self.attacks:
+                if adversary != seen.adversary:
+                    continue
                 attack = attack_named(label, config.attacks[label])
                 with Took() as took:
-                    found = attack.run(seen, derive_seed(self.seed, label, str(self.wanted), seen.adversary), device)
-                unit = self._unit(label, seen.adversary, seen.facts.epoch)
+                    found = attack.run(seen, derive_seed(self.seed, label, str(self.wanted), adversary), device)
+                unit = self._unit(label, adversary, seen.facts.epoch)
                 # Rows of one attack differ in its label, or in how it took part in the training.
                 variant = done.augmentation.describe() if label == attack.name else label
                 names = {"label": label, "variant": variant, **took.facts()}
@@ -131,8 +133,10 @@ class Job(Pack):
         before = self.world or prepare_world(config, self.wanted, self.seed)
         world = before.defended(defense, derive_seed(self.seed, "defense"))
         world, auxiliary = draw_auxiliary(world, self.wanted, config.auxiliary, self.seed)
-        at, (label, first), began = world.arrangement, self.attacks[0], time.perf_counter()
-        augmentation = attack_named(label, config.attacks[label]).training_part(first, world.n_classes)
+        at = world.arrangement
+        augmentation = self._augmentation(world)
+        first_adversary = self.attacks[0][1]
+        began = time.perf_counter()
         captures = [
             IntermediateCapture(
                 at.adversary, at.victim, adversary, config.epochs_attacked, folder=spill and spill / adversary
@@ -140,7 +144,7 @@ class Job(Pack):
             for adversary in dict.fromkeys(adversary for _, adversary in self.attacks)
         ]
         augmenting = augmentation.callbacks(
-            first,
+            first_adversary,
             at.adversary,
             auxiliary,
             world.rows_of(auxiliary.ids, at.adversary),
@@ -164,6 +168,12 @@ class Job(Pack):
             for capture in captures
         )
         return Trained(world, module, augmentation, observations, truth, seconds)
+
+    def _augmentation(self, world: World) -> TrainingPart:
+        """What the attack does during the training; nothing where attacks only watch."""
+        label, adversary = self.attacks[0]
+        attack = attack_named(label, self.config.attacks[label])
+        return attack.training_part(adversary, world.n_classes)
 
     def _module(self, world: World) -> SplitClassifier:
         """The split network before its training, with what a defense does to what it sends."""

@@ -1,4 +1,7 @@
-"""What was attacked, of what attacks warned, and the last section: time, seeds, settings, versions, contents."""
+"""Sections that several kinds of page share: what was attacked, warnings of the attacks, and the last one.
+
+The last one: time, seeds, settings, versions, how to run it again, what the file contains.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -6,14 +9,18 @@ from typing import Any
 
 from lightleak.core.grouping import by_key
 from lightleak.core.results import Row
-from lightleak.report.blocks import Blocks, Section
+from lightleak.report.blocks import Block, Section
 from lightleak.report.format import attack_title, counted
 from lightleak.report.page import fill, names_table
 from lightleak.report.read import Run
 
 
 def subject_section(
-    runs: Sequence[Run], facts: Iterable[tuple[str, Iterable[str]]], *, before: Blocks = (), after: Blocks = ()
+    runs: Sequence[Run],
+    facts: Iterable[tuple[str, Iterable[str]]],
+    *,
+    before: Sequence[Block] = (),
+    after: Sequence[Block] = (),
 ) -> Section:
     """Draw what was attacked, and which attacks were left out.
 
@@ -101,9 +108,20 @@ def run_section(
         for row in rows
         if row.settings
     )
-    table = names_table("Settings of each attack", settings) if settings else None
-    machines = [names_table("Versions and machine", flatten(run.environment)) for run in runs]
-    facts = fill("sections", "run", slowest, unit, seeds, table, runs, machines, is_study, contents)
+    facts = fill(
+        "sections",
+        "run",
+        spent=slowest,
+        unit=unit,
+        seeds=seeds,
+        settings=names_table("Settings of each attack", settings) if settings else None,
+        runs=runs,
+        environments=[
+            names_table("Versions and machine", flatten(run.environment)) if run.environment else None for run in runs
+        ],
+        is_study=is_study,
+        contents=contents,
+    )
     return Section("run", "Time, versions, settings", (facts,))
 
 
