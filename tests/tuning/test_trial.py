@@ -13,17 +13,15 @@ from lightleak.experiments import campaign
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.experiments.load import parse_config
-from lightleak.tuning import trial as module
+from lightleak.tuning import budget
+from lightleak.tuning.budget import steps_within, with_measured_steps, with_steps
 from lightleak.tuning.config import BudgetConfig
 from lightleak.tuning.held_out import held_out_tree
 from lightleak.tuning.trial import (
     check_trial,
     run_trial,
-    steps_within,
     trial_folder,
     trial_tree,
-    with_measured_steps,
-    with_steps,
 )
 
 VALUES = {"attacks.tableak.restarts": 3, "attacks.tableak.learning_rate": 0.1}
@@ -73,8 +71,8 @@ def test_a_budget_of_seconds_counts_what_steps_cost(
     tree = trial_tree(config, VALUES)
     loaded = parse_config(tree)
     unit = plan_units(loaded, prepare_experiment(loaded), tmp_path / "none")[0]
-    monkeypatch.setattr(module.ATTACKS, "get", lambda _: Attack)
-    monkeypatch.setattr(module.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(budget.ATTACKS, "get", lambda _: Attack)
+    monkeypatch.setattr(budget.time, "perf_counter", lambda: now[0])
     assert steps_within(unit, 12.0, torch.device("cpu")) == 20
     assert steps_within(unit, 0.1, torch.device("cpu")) == 1
 
@@ -83,7 +81,7 @@ def test_steps_are_measured_once(tmp_path: Path, tiny_study: Any, monkeypatch: p
     config = tiny_study(study__budget={"seconds": 1.0})
     tree = trial_tree(config, VALUES)
     for measured in (17, 99):
-        monkeypatch.setattr(module, "steps_within", lambda *_, n=measured: n)
+        monkeypatch.setattr(budget, "steps_within", lambda *_, n=measured: n)
         assert with_measured_steps(config.study, tree, tmp_path / "trial")["attacks"]["tableak"]["steps"] == 17
 
 
