@@ -1,4 +1,4 @@
-"""One trial: what it runs, what it is judged by, when it stops, and that it goes on where it was killed."""
+"""One trial: what it runs, what it is judged by, when it stops, and that it resumes where it was killed."""
 
 import json
 from pathlib import Path
@@ -128,7 +128,7 @@ def test_the_mean_so_far_is_reported_and_a_pruned_trial_stops(tmp_path: Path, ti
         run_trial(config.study, tree, tmp_path / "stopped", Told(stop_at=2))
     assert len(list((tmp_path / "stopped" / "units").iterdir())) == 4, "two clients, two attacks"
     (again,) = run_trial(config.study, tree, tmp_path / "stopped")
-    assert again == value, "what was stopped goes on to the same value"
+    assert again == value, "what was stopped continues to the same value"
 
 
 def test_a_trial_that_was_killed_does_only_what_is_left(
@@ -173,7 +173,7 @@ def test_a_pruned_training_is_not_taken_for_a_finished_one(tmp_path: Path, tiny_
     assert [step for step, _ in first.reports] == [1] and not (tmp_path / "trial" / "training.json").exists()
     (value,) = run_trial(config.study, tree, tmp_path / "trial", second)
     assert [step for step, _ in second.reports] == [1, 2, 3], (
-        "the second of the same settings goes on, and tells what the first had reached"
+        "the second of the same settings resumes, and reports what the first had reached"
     )
     (whole,) = run_trial(config.study, tree, tmp_path / "whole")
     assert value == whole
