@@ -311,7 +311,7 @@ def load_config(path: Path | str, overrides: Mapping[str, Any] | None = None) ->
     """
     file = require_path("path", path)
     if STUDY in read_settings(file):
-        from lightleak.tuning.config import load_tune_config  # Optuna is slow to import, and only studies need it
+        from lightleak.tuning.config import load_tune_config
 
         return load_tune_config(file, _settings(overrides))
     return load_audit(file, overrides)

@@ -13,7 +13,7 @@ from lightleak.cards.shipped import measurements
 
 RESULTS = (Path(__file__).parents[2] / "benchmarks" / "RESULTS.md").read_text("utf-8")
 CONTENT = yaml.safe_load((files("lightleak.cards") / "measured.yaml").read_text("utf-8"))
-MEND = "benchmarks/RESULTS.md changed: renew src/lightleak/cards/measured.yaml from it"
+OUTDATED = "benchmarks/RESULTS.md changed: update src/lightleak/cards/measured.yaml to match"
 
 
 def sections() -> dict[str, tuple[str, str]]:
@@ -33,14 +33,14 @@ FIGURES = [(section, entry) for section in CONTENT["sections"] for entry in sect
 
 @pytest.mark.parametrize("section", CONTENT["sections"], ids=lambda section: section["heading"])
 def test_a_section_is_there_with_its_day(section: dict[str, Any]) -> None:
-    assert section["heading"] in SECTIONS, MEND
-    assert str(section["date"]) in SECTIONS[section["heading"]][1], MEND
+    assert section["heading"] in SECTIONS, OUTDATED
+    assert str(section["date"]) in SECTIONS[section["heading"]][1], OUTDATED
 
 
 def test_every_figure_stands_in_its_row_and_the_row_in_its_section() -> None:
     assert len(FIGURES) > 100
     for section, entry in FIGURES:
-        assert entry["row"] in SECTIONS[section["heading"]][0], f"{MEND}: {entry['row']}"
+        assert entry["row"] in SECTIONS[section["heading"]][0], f"{OUTDATED}: {entry['row']}"
         for text in (entry["figure"], entry.get("interval", ""), entry.get("paper", "")):
             assert text in entry["row"], entry
 

@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 import pytest
 
-from lightleak.cards.settings import Setting, read_docstring, settings_of
+from lightleak.cards.docstrings import read_docstring
+from lightleak.cards.settings import Setting, settings_of
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""``comparison.md``: the paper's cells beside ours, and when they agree."""
+"""``comparison.md``: the paper's cells next to ours, and when they agree."""
 
 import math
 from dataclasses import replace

@@ -184,7 +184,7 @@ def test_a_folder_takes_one_reproduction(tmp_path: Path, silent: Console) -> Non
 
 
 @pytest.mark.parametrize(
-    ("selection", "told"),
+    ("selection", "message"),
     [
         ({"dataset": "german"}, "dataset german"),
         ({"attacks": ("provfl",), "labels": "true"}, "attacks provfl, labels true"),
@@ -192,11 +192,11 @@ def test_a_folder_takes_one_reproduction(tmp_path: Path, silent: Console) -> Non
     ],
 )
 def test_a_selection_of_nothing_is_refused(
-    tmp_path: Path, silent: Console, selection: dict[str, Any], told: str
+    tmp_path: Path, silent: Console, selection: dict[str, Any], message: str
 ) -> None:
     # The made baselines name no labels and so fit any: the selection must leave them out by another key.
     selection = {"attacks": ("tableak",), **selection}
-    with pytest.raises(UsageError, match="nothing of tableak-made1 is left to run with .*" + told.split(",")[0]):
+    with pytest.raises(UsageError, match="nothing of tableak-made1 is left to run with .*" + message.split(",")[0]):
         run(tmp_path / "run", silent, **selection)
     assert not (tmp_path / "run").exists()
 

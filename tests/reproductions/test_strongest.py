@@ -1,4 +1,4 @@
-"""Cells by this project's strongest attack beside the paper's own."""
+"""Cells by this project's strongest attack next to the paper's own."""
 
 import math
 from collections import Counter

@@ -11,8 +11,8 @@ from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.experiments.load import parse_config
 from lightleak.tuning import held_out
-from lightleak.tuning.config import ObjectiveConfig
 from lightleak.tuning.held_out import HELD_OUT_SEED, compare, held_out_tree
+from lightleak.tuning.objective import ObjectiveConfig
 from lightleak.tuning.run import run_tune
 from lightleak.tuning.trial import trial_tree
 

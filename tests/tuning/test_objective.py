@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lightleak.core.errors import UsageError
-from lightleak.tuning.config import ObjectiveConfig
+from lightleak.tuning.objective import ObjectiveConfig
 
 
 def row(attack: str, index: int, accuracy: float | None, **more: Any) -> dict[str, Any]:

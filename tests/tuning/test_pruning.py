@@ -188,6 +188,6 @@ def test_an_error_of_the_trial_arrives_as_it_is() -> None:
 
 
 def test_optuna_is_imported_by_what_needs_it_alone() -> None:
-    modules = ", ".join(f"lightleak.tuning.{name}" for name in ("pruning", "samplers", "space"))
+    modules = ", ".join(f"lightleak.tuning.{name}" for name in ("config", "pruning", "samplers", "space"))
     code = f"import sys, {modules}; assert 'optuna' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

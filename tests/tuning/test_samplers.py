@@ -1,4 +1,4 @@
-"""Samplers and pruners as data: repeatable, checked, and what Optuna is told."""
+"""Samplers and pruners as data: repeatable, checked, and what Optuna is given."""
 
 import re
 import warnings

@@ -1,4 +1,4 @@
-"""Searches beside the values they replace: conditions, alternatives, lists, and what Optuna is told."""
+"""Searches next to the values they replace: conditions, alternatives, lists, and what Optuna is given."""
 
 import copy
 import warnings

@@ -1,4 +1,4 @@
-"""One trial: what it runs, what it is judged by, when it stops, and that it goes on where it was killed."""
+"""One trial: what it runs, what it is judged by, when it stops, and that it resumes where it was killed."""
 
 import json
 from pathlib import Path
@@ -13,17 +13,15 @@ from lightleak.experiments import campaign
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.experiments.load import parse_config
-from lightleak.tuning import trial as module
+from lightleak.tuning import budget
+from lightleak.tuning.budget import steps_within, with_measured_steps, with_steps
 from lightleak.tuning.config import BudgetConfig
 from lightleak.tuning.held_out import held_out_tree
 from lightleak.tuning.trial import (
     check_trial,
     run_trial,
-    steps_within,
     trial_folder,
     trial_tree,
-    with_measured_steps,
-    with_steps,
 )
 
 VALUES = {"attacks.tableak.restarts": 3, "attacks.tableak.learning_rate": 0.1}
@@ -73,8 +71,8 @@ def test_a_budget_of_seconds_counts_what_steps_cost(
     tree = trial_tree(config, VALUES)
     loaded = parse_config(tree)
     unit = plan_units(loaded, prepare_experiment(loaded), tmp_path / "none")[0]
-    monkeypatch.setattr(module.ATTACKS, "get", lambda _: Attack)
-    monkeypatch.setattr(module.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(budget.ATTACKS, "get", lambda _: Attack)
+    monkeypatch.setattr(budget.time, "perf_counter", lambda: now[0])
     assert steps_within(unit, 12.0, torch.device("cpu")) == 20
     assert steps_within(unit, 0.1, torch.device("cpu")) == 1
 
@@ -83,7 +81,7 @@ def test_steps_are_measured_once(tmp_path: Path, tiny_study: Any, monkeypatch: p
     config = tiny_study(study__budget={"seconds": 1.0})
     tree = trial_tree(config, VALUES)
     for measured in (17, 99):
-        monkeypatch.setattr(module, "steps_within", lambda *_, n=measured: n)
+        monkeypatch.setattr(budget, "steps_within", lambda *_, n=measured: n)
         assert with_measured_steps(config.study, tree, tmp_path / "trial")["attacks"]["tableak"]["steps"] == 17
 
 
@@ -130,7 +128,7 @@ def test_the_mean_so_far_is_reported_and_a_pruned_trial_stops(tmp_path: Path, ti
         run_trial(config.study, tree, tmp_path / "stopped", Told(stop_at=2))
     assert len(list((tmp_path / "stopped" / "units").iterdir())) == 4, "two clients, two attacks"
     (again,) = run_trial(config.study, tree, tmp_path / "stopped")
-    assert again == value, "what was stopped goes on to the same value"
+    assert again == value, "what was stopped continues to the same value"
 
 
 def test_a_trial_that_was_killed_does_only_what_is_left(
@@ -175,7 +173,7 @@ def test_a_pruned_training_is_not_taken_for_a_finished_one(tmp_path: Path, tiny_
     assert [step for step, _ in first.reports] == [1] and not (tmp_path / "trial" / "training.json").exists()
     (value,) = run_trial(config.study, tree, tmp_path / "trial", second)
     assert [step for step, _ in second.reports] == [1, 2, 3], (
-        "the second of the same settings goes on, and tells what the first had reached"
+        "the second of the same settings resumes, and reports what the first had reached"
     )
     (whole,) = run_trial(config.study, tree, tmp_path / "whole")
     assert value == whole

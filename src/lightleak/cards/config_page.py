@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin
 
+from lightleak.cards.docstrings import read_docstring
 from lightleak.cards.markdown import as_cell, as_table
-from lightleak.cards.settings import declared_fields, in_yaml, read_docstring
+from lightleak.cards.settings import declared_fields, in_yaml
 from lightleak.core.bounds import Bounds, bounds_of
 from lightleak.experiments.load import KINDS
 from lightleak.experiments.settings import RENAMED_SETTINGS, RENAMED_VALUES

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -19,13 +20,20 @@ from lightleak.targets.spec import NETWORKS, NetworkSpec, build_network, is_diff
 ROWS = 6
 
 
+class _Asked(NamedTuple):
+    """What is said where it is supported, whether the server knows the batch statistics, and the clients' mode."""
+
+    words: str
+    statistics: bool
+    training: bool
+
+
 _ASKED = (
-    ("supported", False, True),
-    ("supported where the server knows the batch statistics of BatchNorm", True, True),
-    ("supported where clients compute in eval mode", False, False),
+    _Asked("supported", False, True),
+    _Asked("supported where the server knows the batch statistics of BatchNorm", True, True),
+    _Asked("supported where clients compute in eval mode", False, False),
 )
-"""What is said, whether the server knows the batch statistics and whether clients compute in training mode, from what
-the server needs least for."""
+"""In the order in which they are asked: the least that the server has to know comes first."""
 
 
 def exact_inversion(name: str) -> str:

@@ -9,8 +9,9 @@ from lightleak.attacks.model_inversion import INVERSION_ATTACKS
 from lightleak.attacks.property_inference import PROPERTY_ATTACKS
 from lightleak.attacks.property_inference.shadow_models import ShadowModels
 from lightleak.cards.catalogue import Card, Catalogue, DatasetEntry, Kind
+from lightleak.cards.docstrings import read_docstring
 from lightleak.cards.exactness import exact_inversion
-from lightleak.cards.settings import read_docstring, settings_of
+from lightleak.cards.settings import settings_of
 from lightleak.core.facts import Facts
 from lightleak.core.registry import Registry
 from lightleak.data.datasets import DATASETS
@@ -83,8 +84,8 @@ def _card(name: str, kind: Kind, family: str, thing: Any, facts: Facts, sees: st
     text = read_docstring(described)
     declared = getattr(made, "threat_model", None)
     config = getattr(made, "config", None)
-    # An attack's config, a defense's fields, a metric's arguments.
-    usual = config if is_dataclass(config) else thing
+    # Settings are declared by an attack's config, a defense's fields or a metric's arguments.
+    declaring = config if is_dataclass(config) else thing
     return Card(
         name=name,
         title=getattr(made, "title", "") if kind == "attack" else "",
@@ -95,6 +96,6 @@ def _card(name: str, kind: Kind, family: str, thing: Any, facts: Facts, sees: st
         citation=facts.citation or getattr(made, "citation", ""),
         threat_model=facts.sees or sees or (declared.describe() if declared else ""),
         needs=facts.needs,
-        settings=settings_of(facts.settings or (usual,)),
+        settings=settings_of(facts.settings or (declaring,)),
         deviations=facts.deviates,
     )

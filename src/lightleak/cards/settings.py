@@ -1,83 +1,17 @@
-"""The settings of an entry with their defaults and meanings, read off its dataclasses, signatures and docstrings."""
+"""The settings of an entry with their defaults and meanings, read off its dataclasses and signatures."""
 
 import dataclasses
 import inspect
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import yaml
 
+from lightleak.cards.docstrings import read_docstring
+
 REQUIRED = "required"
 """Shown as the default of a setting that has none."""
-
-_SECTION = re.compile(r"^(Args|Attributes|Raises|Returns|Yields|Example|Examples|Note):$")
-_ENTRY = re.compile(r"^    (\*{0,2}\w+)(?: \([^)]*\))?: (.*)$")
-
-
-@dataclasses.dataclass(frozen=True)
-class Docstring:
-    """A docstring in parts.
-
-    Attributes:
-        summary: its first line, without the full stop.
-        paragraphs: what follows before the first section, without examples.
-        entries: text by name of ``Args`` and ``Attributes``, each on one line.
-    """
-
-    summary: str
-    paragraphs: tuple[str, ...]
-    entries: dict[str, str]
-
-
-def read_docstring(thing: object) -> Docstring:
-    """Take a docstring apart; empty parts where there is none.
-
-    >>> def scale(x, by=2):
-    ...     '''Multiply.
-    ...
-    ...     Args:
-    ...         x: what is
-    ...             multiplied.
-    ...         by: the factor.
-    ...     '''
-    >>> read_docstring(scale).entries
-    {'x': 'what is multiplied.', 'by': 'the factor.'}
-    """
-    # A class without a docstring would be given its parent's.
-    text = inspect.cleandoc(thing.__doc__ or "")
-    lines = text.splitlines()
-    if not lines:
-        return Docstring("", (), {})
-    first = next((i for i, line in enumerate(lines) if _SECTION.match(line)), len(lines))
-    body = "\n".join(lines[1:first])
-    blocks = (block for block in re.split(r"\n\s*\n", body) if block.strip())
-    prose = tuple(_one_line(block) for block in blocks if not block.lstrip().startswith(">>>"))
-    return Docstring(_one_line(lines[0]).removesuffix("."), prose, _entries(lines[first:]))
-
-
-def _entries(lines: list[str]) -> dict[str, str]:
-    entries: dict[str, str] = {}
-    inside, name = False, ""
-    for line in lines:
-        if section := _SECTION.match(line):
-            inside, name = section[1] in ("Args", "Attributes"), ""
-        elif inside and (entry := _ENTRY.match(line)):
-            name = entry[1].lstrip("*")
-            entries[name] = entry[2]
-        elif inside and name and line.startswith("        "):
-            entries[name] += " " + line.strip()
-        elif line and not line.startswith(" "):
-            inside = False
-    return {name: _one_line(text) for name, text in entries.items()}
-
-
-def _one_line(text: str) -> str:
-    """One line, with the double backticks of docstrings as single ones."""
-    if re.search(r"^\* ", text, re.MULTILINE):
-        return "\n".join(re.sub(r"``", "`", line.rstrip()) for line in text.splitlines())
-    return " ".join(text.replace("``", "`").split())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,8 +75,7 @@ def declared_fields(source: Any) -> Iterator[tuple[dataclasses.Field[Any], Any, 
     hints = get_type_hints(kind)
     for field in dataclasses.fields(kind):
         if field.init:
-            usual = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-            default = usual if isinstance(source, type) else getattr(source, field.name)
+            default = _default_of(field) if isinstance(source, type) else getattr(source, field.name)
             yield field, hints[field.name], default, meanings.get(field.name, "")
 
 
@@ -157,6 +90,12 @@ def _of_signature(source: Callable[..., Any]) -> Iterator[Setting]:
             continue
         default = dataclasses.MISSING if parameter.default is parameter.empty else parameter.default
         yield Setting(name, in_yaml(default), meanings.get(name, ""), choices_of(hints.get(name)))
+
+
+def _default_of(field: dataclasses.Field[Any]) -> Any:
+    """Return the default of a field of a dataclass, `MISSING` if it has none."""
+    made = field.default_factory
+    return field.default if made is dataclasses.MISSING else made()
 
 
 def choices_of(hint: Any) -> tuple[str, ...]:

@@ -3,10 +3,10 @@
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from lightleak import __version__
-from lightleak.cli import pages, runs
+from lightleak.cli import listings, pages, runs
 from lightleak.core.errors import UsageError
 
 RUNS = Path("runs")
@@ -27,13 +27,29 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}; see {self.prog} --help")
 
 
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands; the parsed ``run`` executes the command."""
     parser = Parser("lightleak", description="Train tabular networks and measure how much private data they leak.")
     parser.add_argument("--version", action="version", version=f"lightleak {__version__}")
     parser.set_defaults(takes_settings=False)
     commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
+    _add_audit(commands)
+    _add_attack(commands)
+    _add_tune(commands)
+    _add_reproduce(commands)
+    _add_report(commands)
+    _add_compare(commands)
+    _add_data(commands)
+    _add_doctor(commands)
+    _add_list(commands)
+    _add_explain(commands)
+    return parser
 
+
+def _add_audit(commands: Commands) -> None:
     audit = commands.add_parser("audit", help="train, capture, attack, report; the config says which kind of audit")
     add = audit.add_argument
     add("config", nargs="?", type=_config, help="YAML config; any of its keys is also a flag (--training.epochs 3)")
@@ -42,6 +58,8 @@ def build_parser() -> argparse.ArgumentParser:
     add("--plan", action="store_true", help="print what would be done and stop")
     audit.set_defaults(run=runs.audit, takes_settings=True, output_folder=_audit_folder)
 
+
+def _add_attack(commands: Commands) -> None:
     attack = commands.add_parser("attack", help="attack captured updates offline")
     add = attack.add_argument
     add("config", type=_config, help="YAML config that lists the attacks; its keys are flags as well")
@@ -49,6 +67,8 @@ def build_parser() -> argparse.ArgumentParser:
     add("--output", type=_path, help="run folder (default: runs/attack-<name of the config>)")
     attack.set_defaults(run=runs.attack, takes_settings=True, output_folder=_in_runs("attack-{config.stem}"))
 
+
+def _add_tune(commands: Commands) -> None:
     tune = commands.add_parser("tune", help="search an audit's settings with Optuna; rerun to resume")
     add = tune.add_argument
     add(
@@ -61,6 +81,8 @@ def build_parser() -> argparse.ArgumentParser:
     add("--trials", type=int, help="how many (default: the config's)")
     tune.set_defaults(run=runs.tune, takes_settings=True, output_folder=_in_runs("{config.stem}"))
 
+
+def _add_reproduce(commands: Commands) -> None:
     reproduce = commands.add_parser("reproduce", help="run a paper's table and print paper and ours side by side")
     add = reproduce.add_argument
     add("name", nargs="?", help="a reproduction, such as tableak-table17, or LIST")
@@ -105,6 +127,8 @@ def build_parser() -> argparse.ArgumentParser:
     add("--plan", action="store_true", help="print what would be run and how long it takes; run nothing")
     reproduce.set_defaults(run=runs.reproduce, output_folder=_reproduction_folder)
 
+
+def _add_report(commands: Commands) -> None:
     report = commands.add_parser("report", help="build report.html of one or several run folders")
     add = report.add_argument
     add("folders", type=_path, nargs="+", metavar="DIR", help="run folder; several make one report that compares them")
@@ -119,6 +143,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     report.set_defaults(run=pages.report)
 
+
+def _add_compare(commands: Commands) -> None:
     compare = commands.add_parser(
         "compare", help="compare two runs person by person, or a method of your own with the attacks of a run"
     )
@@ -148,15 +174,25 @@ def build_parser() -> argparse.ArgumentParser:
     )
     compare.set_defaults(run=pages.compare)
 
+
+def _add_data(commands: Commands) -> None:
     data = commands.add_parser("data", help="list, fetch or describe tables")
     steps = data.add_subparsers(dest="step", required=True, parser_class=Parser)
-    steps.add_parser("list", help="datasets and whether their files are here").set_defaults(run=pages.data_list)
+    steps.add_parser("list", help="datasets and whether their files are here").set_defaults(run=listings.data_list)
+    _add_data_prepare(steps)
+    _add_data_describe(steps)
+
+
+def _add_data_prepare(steps: Commands) -> None:
     prepare = steps.add_parser("prepare", help="download the official files")
     add = prepare.add_argument
     add("name", help="as lightleak data list prints it")
     add("--data", type=_path, help="folder to keep them in")
     add("--force", action="store_true", help="download again")
-    prepare.set_defaults(run=pages.data_prepare)
+    prepare.set_defaults(run=listings.data_prepare)
+
+
+def _add_data_describe(steps: Commands) -> None:
     describe = steps.add_parser("describe", help="rows, columns, classes and encoded width of a dataset or a file")
     add = describe.add_argument
     add("name", help="dataset, or a CSV, TSV or Parquet file")
@@ -170,8 +206,10 @@ def build_parser() -> argparse.ArgumentParser:
         help="missing values of a file: refuse the file (default), impute the median or the most frequent category, or "
         "make missing a category (of numbers: impute)",
     )
-    describe.set_defaults(run=pages.data_describe)
+    describe.set_defaults(run=listings.data_describe)
 
+
+def _add_doctor(commands: Commands) -> None:
     doctor = commands.add_parser("doctor", help="check install, devices, data, storage, and suggest fixes")
     add = doctor.add_argument
     add("--data", type=_path, metavar="FOLDER", help="folder with a subfolder of raw files per dataset")
@@ -181,16 +219,19 @@ def build_parser() -> argparse.ArgumentParser:
     add("--json", type=_path, metavar="FILE", help="write the findings to this .json file as well")
     doctor.set_defaults(run=pages.doctor)
 
+
+def _add_list(commands: Commands) -> None:
     listing = commands.add_parser("list", help="list attacks, datasets, targets, defenses, metrics or reproductions")
     listing.add_argument("what", choices=["attacks", "datasets", "targets", "defenses", "metrics", "reproductions"])
-    listing.set_defaults(run=pages.list_names)
+    listing.set_defaults(run=listings.list_names)
 
+
+def _add_explain(commands: Commands) -> None:
     explain = commands.add_parser(
         "explain", help="what an attack, a defense or a metric does and assumes, and what was measured"
     )
     explain.add_argument("name", help="an attack, a defense or a metric, as lightleak list prints it")
-    explain.set_defaults(run=pages.explain)
-    return parser
+    explain.set_defaults(run=listings.explain)
 
 
 def _path(text: str) -> Path:

@@ -48,11 +48,13 @@ def attack(parsed: argparse.Namespace, rest: list[str], folder: Path, command: l
 def tune(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
     """Begin or resume a study."""
     from lightleak.tuning.config import load_tune_config
-    from lightleak.tuning.run import run_tune
+
+    asked = {} if parsed.trials is None else {"study.trials": parsed.trials}
+    config = load_tune_config(parsed.config, flag_settings(rest) | asked)
+    from lightleak.tuning.run import run_tune  # after the config: a typo in it does not wait for torch and Optuna
 
     _quiet_lightning()
-    asked = {} if parsed.trials is None else {"study.trials": parsed.trials}
-    run_tune(load_tune_config(parsed.config, flag_settings(rest) | asked), folder, parsed.workers, command, console)
+    run_tune(config, folder, parsed.workers, command, console)
     console.print(f"report: {folder / 'report.html'}", soft_wrap=True)
 
 

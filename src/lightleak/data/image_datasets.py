@@ -22,8 +22,8 @@ ImageName = Literal["digits", "framed_digits", "mnist", "femnist", "cifar100"]
 DIGITS_TEST_FRACTION = 0.2
 
 FRAMED_SIZE, FRAME = 10, 28
-"""Pixels to which framed digits are enlarged, and those of the white square in which each has a place of its own. With
-these their pixels have a mean of 0.961 and a deviation of 0.154, FEMNIST's 0.964 and 0.158."""
+"""Side, in pixels, to which framed digits are enlarged, and that of the white square in which each is placed at random.
+With these their pixels have a mean of 0.961 and a deviation of 0.154, FEMNIST's 0.964 and 0.158."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,9 @@ def load_image_dataset(
     """scikit-learn's digits, or a dataset from a folder of the user's.
 
     MNIST, FEMNIST and CIFAR-100 are standardized by the FedAvg paper's numbers, the digits by their own; a fixed fifth
-    of the digits is held out. Framed digits are these, black on white as FEMNIST's characters, of 10 x 10 pixels
-    somewhere within 28 x 28, where the digits of 8 x 8 pixels fill their image. A guess, the mean of all, has 16.5 dB.
+    of the digits is held out. Framed digits are these, black on white as FEMNIST's characters: each is 10 x 10 pixels,
+    placed at random in a white square of 28 x 28, whereas the digits of 8 x 8 pixels fill their image. The mean of all
+    framed digits, taken as a guess, reaches 16.5 dB.
 
     Args:
         name: ``digits``, ``framed_digits``, ``mnist``, ``femnist`` or ``cifar100``.

@@ -1,6 +1,6 @@
 """``lightleak reproduce``: run the experiments behind a paper's table and compare the paper's numbers with ours.
 
-``--plan`` prints what would be run instead: cells, settings, units and configs of a reproduction, and its time.
+With ``--plan``, nothing is run: the cells, settings, units and configs are printed, and how long they would take.
 """
 
 import json
@@ -40,7 +40,7 @@ from lightleak.reproductions.settings import Selection
 
 RUN_FILE = "reproduction.json"
 SHOWN_UNITS = 3
-"""Units that are not attacks on updates which the plan names."""
+"""How many units other than attacks on updates the plan lists by name."""
 
 
 def reproduce(

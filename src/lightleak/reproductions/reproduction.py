@@ -150,10 +150,26 @@ class Stage:
 
     @classmethod
     def of_audit(
-        cls, make: AuditPlan, config: Any, noun: str, place: str, reported: bool = True, needs: str | None = None
+        cls, make: AuditPlan, config: Any, *, noun: str, place: str, reported: bool = True, needs: str | None = None
     ) -> "Stage":
-        """Return a stage that runs packs of an audit."""
-        return cls(lambda folder, device: make(config), noun, place, reported, config, needs)
+        """Return a stage that runs packs of an audit.
+
+        Args:
+            make: makes the packs from the config.
+            config: the audit.
+            noun: what the progress bar counts.
+            place: subfolder of the run folder.
+            reported: its rows are rows of the reproduction.
+            needs: a dataset whose absence is noted in the comparison instead of ending the run.
+        """
+        return cls(
+            lambda folder, device: make(config),
+            noun=noun,
+            place=place,
+            reported=reported,
+            config=config,
+            needs=needs,
+        )
 
 
 class StageEngine(Engine):

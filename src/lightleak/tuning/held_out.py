@@ -12,7 +12,7 @@ from lightleak.experiments.progress import silent
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.settings import plain
 from lightleak.experiments.training import TRAINING_FILE
-from lightleak.tuning.config import VALIDATION, ObjectiveConfig
+from lightleak.tuning.objective import VALIDATION, ObjectiveConfig
 
 HELD_OUT = "held_out"
 HELD_OUT_SEED = 1_000_000

@@ -17,9 +17,10 @@ from lightleak.core.records import to_json
 from lightleak.core.results import TrialRow
 from lightleak.experiments.results import RESULTS_FILE, SCHEMA_VERSION
 from lightleak.experiments.unit import write_whole
+from lightleak.tuning.budget import with_measured_steps
 from lightleak.tuning.parameter import is_number
 from lightleak.tuning.study import DEFAULT, ERROR, RESUMED, WORKER, Study
-from lightleak.tuning.trial import trial_folder, trial_tree, with_measured_steps
+from lightleak.tuning.trial import trial_folder, trial_tree
 
 STATES: Mapping[str, Any] = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "running"}
 IMPORTANCE_TRIALS = 4

@@ -173,7 +173,7 @@ def _hold_out(study: Study, workers: int) -> dict[str, Any] | None:
     settings, folder = study.config.study, study.folder / HELD_OUT
     config = parse_config({**held_out_tree(tree_of(study, best), settings.held_out), "workers": 0})
     write_whole(study.folder / BEST_FILE, yaml.safe_dump(config.to_dict(), sort_keys=False))
-    default = study.default
+    default = study.default_trial
     if default is None or default.number == best.number or not settings.held_out:
         return None
     file = folder / f"{default.number}-{best.number}.json"

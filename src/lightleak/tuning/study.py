@@ -1,6 +1,7 @@
 """The Optuna study of a folder: one driver asks it for trials and tells it how they ended.
 
 Trials that a killed driver left unfinished run again under their numbers, so that the sampler sees no difference.
+It also says which trial is best: of several objectives, the knee of their front.
 """
 
 import logging
@@ -153,7 +154,7 @@ class Study:
         return [trial for trial in self.trials if trial.state.name == "COMPLETE"]
 
     @property
-    def default(self) -> Any | None:
+    def default_trial(self) -> Any | None:
         """The complete trial of the defaults."""
         return next((trial for trial in self.complete if trial.user_attrs.get(DEFAULT)), None)
 

@@ -1,13 +1,9 @@
-"""One trial: an audit with the searched settings filled in, run as a pack until it ends or is pruned.
-
-What a budget of steps or of seconds allows says how many steps its attacks take.
-"""
+"""One trial: an audit with the searched settings filled in, run as a pack until it ends or is pruned."""
 
 import hashlib
 import json
 import os
 import socket
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +13,6 @@ from typing import Any, ClassVar
 import optuna
 import torch
 
-from lightleak.attacks import ATTACKS
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
 from lightleak.data.sources import dataset_folder
@@ -30,21 +25,17 @@ from lightleak.experiments.load import kind_of, parse_config
 from lightleak.experiments.pack import Files, Pack, Report, Shared, contents
 from lightleak.experiments.progress import silent
 from lightleak.experiments.run import PLACE, open_run_folder, run_audit
-from lightleak.experiments.settings import named_settings, plain
+from lightleak.experiments.settings import plain
 from lightleak.experiments.training import TRAINING_FILE, train, trains_together
 from lightleak.experiments.unit import Unit, write_whole
 from lightleak.targets.trainer import quiet_lightning
-from lightleak.tuning.config import BudgetConfig, StudyConfig, TuneConfig
+from lightleak.tuning.budget import with_measured_steps, with_steps
+from lightleak.tuning.config import StudyConfig, TuneConfig
 from lightleak.tuning.pruning import JudgedTrial, Reporting, TrialPruning
 from lightleak.tuning.samplers import build_pruner
 from lightleak.tuning.study import DEFAULT, WORKER, open_storage
 
 TRIALS = "trials"
-
-TIMED_STEPS = (10, 60)
-"""Steps of two short runs; their difference is the time of steps alone, without what comes before and after them."""
-
-REPETITIONS = 2
 
 
 def trial_tree(config: TuneConfig, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,76 +52,6 @@ def trial_tree(config: TuneConfig, values: Mapping[str, Any]) -> dict[str, Any]:
             raise UsageError(f"initial must be a mapping of settings, got {initial!r}")
         tree["initial"] = {**initial, "rows": "validation"}
     return tree
-
-
-def with_steps(tree: Mapping[str, Any], budget: BudgetConfig) -> dict[str, Any]:
-    """A config in which every attack that takes steps takes as many as ``restart_steps`` allows its restarts.
-
-    Raises:
-        UsageError: an attack or a setting that there is not, or more restarts than steps.
-
-    >>> tree = {"attacks": {"tableak": {"restarts": 10}, "random": {}}}
-    >>> with_steps(tree, BudgetConfig(restart_steps=5000))["attacks"]
-    {'tableak': {'restarts': 10, 'steps': 500}, 'random': {}}
-    """
-    filled: dict[str, Any] = plain(tree)
-    if budget.restart_steps is None:
-        return filled
-    filled["attacks"] = named_settings("attacks", filled.get("attacks", {}))
-    for name, options in filled["attacks"].items():
-        known = ATTACKS.get(name)(**options).options() if name in ATTACKS else {}
-        if {"steps", "restarts"} <= set(known):
-            if known["restarts"] > budget.restart_steps:
-                raise UsageError(
-                    f"study.budget.restart_steps must be at least the restarts of {name}, {known['restarts']}, "
-                    f"got {budget.restart_steps}"
-                )
-            options["steps"] = budget.restart_steps // known["restarts"]
-    return filled
-
-
-def with_measured_steps(study: StudyConfig, tree: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the trial's config with the steps that a budget of seconds allows its attacks.
-
-    They are measured once and stored next to the folder, so that a resumed trial and the best config take the same
-    number.
-    """
-    filled: dict[str, Any] = plain(tree)
-    if study.budget.seconds is None:
-        return filled
-    filled["attacks"], file = named_settings("attacks", filled["attacks"]), folder.with_suffix(".json")
-    if not file.is_file():
-        config = parse_config(tree)
-        units = plan_units(config, prepare_experiment(config), Path(os.devnull))
-        first = {unit.attack: unit for unit in reversed(units)}
-        stepped = [
-            name
-            for name in first
-            if "steps" in ATTACKS.get(name)().options() and "steps" not in filled["attacks"][name]
-        ]
-        device = resolve_device(config.device)
-        measured = {name: steps_within(first[name], study.budget.seconds, device) for name in stepped}
-        write_whole(file, json.dumps(measured))
-    for name, steps in json.loads(file.read_text()).items():
-        filled["attacks"][name]["steps"] = steps
-    return filled
-
-
-def steps_within(unit: Unit, seconds: float, device: torch.device) -> int:
-    """Steps of a unit's attack that fit into ``seconds`` on its update, at least 1; measured on ``device``."""
-    update, _ = unit.observe()
-
-    def timed(steps: int) -> float:
-        attack = unit.make_attack(steps=steps)
-        began = time.perf_counter()
-        attack.run_many([update], [unit.seed], device)
-        return time.perf_counter() - began
-
-    few, many = TIMED_STEPS
-    timed(1)
-    best = {steps: min(timed(steps) for _ in range(REPETITIONS)) for steps in TIMED_STEPS}
-    of_step = max((best[many] - best[few]) / (many - few), 1e-9)
-    return max(1, int((seconds - max(0.0, best[few] - few * of_step)) / of_step))
 
 
 def trial_folder(root: Path, tree: Mapping[str, Any]) -> Path:
@@ -222,7 +143,7 @@ def _run_audit_of_updates(
         if judge is None or first.is_of_training or stage is stages[-1]:  # after the last stage pruning saves nothing
             continue
         if (value := first.of_rows(rows)) is not None:
-            judge.report(value, len({_update(row) for row in rows}))
+            judge.report(value, len({_position(row) for row in rows}))
             if judge.should_prune():
                 raise optuna.TrialPruned
     return rows
@@ -236,16 +157,16 @@ def judged_units(config: AuditConfig, units: Sequence[Unit]) -> list[Unit]:
     return [unit for unit in units if not config.initial.batches or unit.facts["source"] == "initial"]
 
 
-def _update(facts: Mapping[str, Any]) -> tuple[Any, ...]:
+def _position(facts: Mapping[str, Any]) -> tuple[Any, ...]:
     return facts["source"], facts["batch_size"], facts["batch_index"]
 
 
 def _stages(units: Sequence[Unit], clients: int) -> Iterator[list[Unit]]:
     """Yield the units of so many updates at a time, all attacks on them together."""
-    order = sorted({_update(unit.facts) for unit in units})
+    order = sorted({_position(unit.facts) for unit in units})
     for begin in range(0, len(order), clients):
         taken = set(order[begin : begin + clients])
-        yield [unit for unit in units if _update(unit.facts) in taken]
+        yield [unit for unit in units if _position(unit.facts) in taken]
 
 
 @dataclass(frozen=True)

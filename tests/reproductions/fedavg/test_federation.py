@@ -1,4 +1,4 @@
-"""Federated trainings of a study: what they keep, and that an interrupted one goes on to the same weights."""
+"""Federated trainings of a study: what they keep, and that an interrupted one continues to the same weights."""
 
 import json
 from pathlib import Path
@@ -41,10 +41,10 @@ def equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
 
 
 def test_weights_before_rounds_and_accuracy_are_kept(clients: ImageClients, tmp_path: Path) -> None:
-    told: list[float] = []
+    reported: list[float] = []
     pack = training_work(clients, SETTING, rounds=3, kept=(1, 3, 4))
-    pack.run(tmp_path, CPU, told.append)
-    assert sum(told) == pack.cost == 3 * 2 * 4  # rounds, clients, local steps
+    pack.run(tmp_path, CPU, reported.append)
+    assert sum(reported) == pack.cost == 3 * 2 * 4  # rounds, clients, local steps
     first, third, last = (weights(tmp_path, clients, number) for number in (1, 3, 4))
     assert not equal(first, third) and not equal(third, last)
     row = json.loads(unit_file(tmp_path, pack.ids[0]).read_text())

@@ -72,10 +72,10 @@ def test_wrong_labels_are_counted_once() -> None:
 
 def test_rows_say_what_was_attacked(clients: ImageClients, tmp_path: Path) -> None:
     [pack] = attack_work(clients, SETTING, 2, CPU)
-    told: list[float] = []
-    pack.run(tmp_path, CPU, told.append)
+    reported: list[float] = []
+    pack.run(tmp_path, CPU, reported.append)
     first, second = rows_of(pack, tmp_path)
-    assert sum(told) == pytest.approx(pack.cost)
+    assert sum(reported) == pytest.approx(pack.cost)
     assert (first["batch_index"], second["batch_index"]) == (0, 1) and first["psnr"] != second["psnr"]
     expected = {
         "setting": "fedavg_prior_2x2",

@@ -61,6 +61,9 @@ def test_stand_in_has_femnists_settings_on_its_own_images() -> None:
     assert DIGITS.attack == {**FEMNIST.attack, "learning_rate": 0.1}
     for distance, weights in FEMNIST.prior_weights.items():
         assert DIGITS.prior_weights[distance] == pytest.approx({name: one / 100 for name, one in weights.items()})
+    framed = PRESETS["framed_digits"]
+    assert framed == replace(FEMNIST, dataset="framed_digits", n_classes=10, rounds=50)
+    assert all(text in " ".join(framed.stand_in_notes) for text in ("28 x 28", "10 x 10", "16.5 dB"))
     assert DIGITS.stand_in and not FEMNIST.stand_in and not CIFAR100.stand_in
 
 

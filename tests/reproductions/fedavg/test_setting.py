@@ -37,11 +37,11 @@ def test_restored_labels_are_not_shared() -> None:
 
 
 def test_labels_of_batches_go_to_the_attacks_that_know_batches() -> None:
-    [told] = settings(8, "fedavg_shared", known_batch_counts=True, random_batches=False)
-    assert told.clients == ClientSetting(10, 5, share_labels="batches", reshuffle=False)
-    assert told.options(PRESETS["femnist"])["label_order"] == "batches"
-    [untold] = settings(8, "fedavg_epoch", random_batches=False)  # one run for both
-    assert untold.clients == ClientSetting(10, 5, reshuffle=False) and untold.changed == ()
+    [known] = settings(8, "fedavg_shared", known_batch_counts=True, random_batches=False)
+    assert known.clients == ClientSetting(10, 5, share_labels="batches", reshuffle=False)
+    assert known.options(PRESETS["femnist"])["label_order"] == "batches"
+    [unaware] = settings(8, "fedavg_epoch", random_batches=False)  # one run for both
+    assert unaware.clients == ClientSetting(10, 5, reshuffle=False) and unaware.changed == ()
 
 
 def test_attack_without_knowledge_of_epochs() -> None:

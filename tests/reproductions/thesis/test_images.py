@@ -157,6 +157,7 @@ def test_the_targets_table_is_their_accuracy_on_held_out_images(
             right = network(task.private_test.images).argmax(1) == task.private_test.labels
             assert one["test_accuracy"] == pytest.approx(float(right.double().mean()))
         assert [c.ours.mean for c in compared] == [pytest.approx(50 * sum(r["test_accuracy"] for r in rows))] * 2
+        assert {c.stand_in for c in compared} == {"digits (stand-in)"}
         assert ("balanced" in notes[0]) == (name == "thesis-tableA.1")
 
 
@@ -189,12 +190,12 @@ def test_the_baseline_shows_public_images_that_the_target_takes_for_the_class(ti
 
 
 def test_a_study_is_chosen_by_its_dataset(tmp_path: Path) -> None:
-    assert image_study(None, "first", None, None) == image_study("digits", "first", None, None) == DIGITS
-    assert image_study("digits", "first", None, 7).attack.gan.iterations == 7
-    faces = image_study("celeba", "most_populous", str(tmp_path), None)
+    assert image_study() == image_study("digits") == DIGITS
+    assert image_study(iterations=7).attack.gan.iterations == 7
+    faces = image_study("celeba", "most_populous", str(tmp_path))
     assert faces == replace(CELEBA, choice="most_populous", data_folder=str(tmp_path))
     with pytest.raises(UsageError, match="one of digits, celeba, got 'mnist'"):
-        image_study("mnist", "first", None, None)
+        image_study("mnist")
     with pytest.raises(DataError, match="identity_CelebA"):
         faces.task(0)
 
@@ -210,7 +211,7 @@ def test_celeba_is_read_where_its_files_are(tmp_path: Path) -> None:
         )
     lines = [f"{name} {person}" for person, name in enumerate(names, 1)]
     (tmp_path / "celeba" / "identity_CelebA.txt").write_text("\n".join(lines))
-    task = image_study("celeba", "first", str(tmp_path), None).task(0)
+    task = image_study("celeba", data_folder=str(tmp_path)).task(0)
     assert (task.n_classes, len(task.public), task.public.shape) == (1000, 2, (3, 64, 64))
 
 

@@ -32,8 +32,8 @@ from lightleak.targets.spec import build_network
 FEMNIST_WRITERS = 400
 """Writers of FEMNIST that are read, in the order of its files: all 3,500 take minutes and gigabytes."""
 
-
 Observed = tuple[ClientUpdate, GroundTruth]
+"""An update, and the images behind it."""
 
 
 @dataclass(frozen=True)

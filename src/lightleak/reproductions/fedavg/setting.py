@@ -19,6 +19,9 @@ from lightleak.targets.spec import NetworkSpec
 
 StudyDataset = Literal["digits", "framed_digits", "mnist", "femnist", "cifar100"]
 
+DIGITS = ("digits", "framed_digits")
+"""Datasets made of scikit-learn's digits."""
+
 SEPARATE = ("fedavg_prior", "fedavg_no_prior")
 """Attacks with variables of their own in every local epoch."""
 
@@ -96,7 +99,8 @@ class FedAvgPreset:
         """The note on images that replace the paper's, where they do."""
         if self.stand_in is None:
             return []
-        is_digits, (_, height, width) = self.dataset in ("digits", "framed_digits"), self.network["shape"]
+        is_digits = self.dataset in DIGITS
+        _, height, width = self.network["shape"]
         images = "scikit-learn's digits" if is_digits else self.dataset.upper()
         size = {"height": height, "width": width, "classes": self.n_classes}
         text = note("fedavg", "stand_in", images=images, original=self.stands_for, **size)

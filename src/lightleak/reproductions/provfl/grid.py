@@ -218,7 +218,7 @@ class SplitTrainings(Reproduction):
         """One audit per training, each in its own folder."""
         noun = "attacks in split trainings"
         return [
-            Stage.of_audit(plan_jobs, config, noun, training.name, needs=training.dataset)
+            Stage.of_audit(plan_jobs, config, noun=noun, place=training.name, needs=training.dataset)
             for training, config in self.audits.items()
         ]
 

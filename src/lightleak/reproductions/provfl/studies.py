@@ -140,25 +140,13 @@ class TwoWorlds(Reproduction):
     def play(self, name: str, worlds: str, index: int, seed: int, at: Place) -> list[Rows]:
         """Rows of both attacks on one target."""
         fractions = [float(part) for part in worlds.split(" vs ")]
-        cell = replace(STUDY, property_name=name, attack="provfl_b")
-        config = audit_of_cell(cell, replace(self.selection, as_published=False), seed)
-        config = replace(
-            config,
-            data=replace(config.data, fraction=fractions[index], rows=WORLD_ROWS),
-            auxiliary=AuxiliaryConfig(size=WORLD_AUXILIARY),
-            attacks={"provfl_b": {"sample_size": WORLD_AUXILIARY // 2}},
-        )
+        config = self.audit(name, fractions[index], seed)
         done = plan_jobs(config)[0].train(at.device, lambda _: None)
         seen = done.observations[0]
         comparison = attack_named("provfl_b", config.attacks["provfl_b"])
         found = comparison.run(seen, derive_seed(seed, name), at.device)
-        rows = done.world.positions(seen.auxiliary.ids)
-        with torch.no_grad():
-            module = done.module.cpu()
-            logits = module(done.world.train.inputs[rows].float())
-        task = TaskKnowledge(done.world.train.labels[rows], logits.reshape(len(rows), -1))
         game = ShadowModels((fractions[0], fractions[1]), SHADOWS)
-        shadow = game.decide(seen, task, derive_seed(seed, "shadows", name), at.device)
+        shadow = game.decide(seen, _task_knowledge(done), derive_seed(seed, "shadows", name), at.device)
         answers: dict[str, Row] = {
             "provfl_b": {"estimated_fraction": found.fraction, "answer": nearest_world(found.fraction, fractions)},
             "sm_pia": {
@@ -167,10 +155,27 @@ class TwoWorlds(Reproduction):
                 "warnings": list(shadow.warnings),
             },
         }
-        common: Row = {"dataset": "adult", "property": name, "world": index, "seed": seed, "adversary": "C1"}
-        common |= {"worlds": worlds}
+        common: Row = {
+            "dataset": "adult",
+            "property": name,
+            "world": index,
+            "seed": seed,
+            "adversary": "C1",
+            "worlds": worlds,
+        }
         seconds = {"provfl_b": found.seconds, "sm_pia": shadow.seconds}
         return [[common | {"attack": attack, **said, "seconds": seconds[attack]} for attack, said in answers.items()]]
+
+    def audit(self, name: str, fraction: float, seed: int) -> VerticalConfig:
+        """Return the audit of a target that is trained on a fraction of rows with the property."""
+        cell = replace(STUDY, property_name=name, attack="provfl_b")
+        config = audit_of_cell(cell, replace(self.selection, as_published=False), seed)
+        return replace(
+            config,
+            data=replace(config.data, fraction=fraction, rows=WORLD_ROWS),
+            auxiliary=AuxiliaryConfig(size=WORLD_AUXILIARY),
+            attacks={"provfl_b": {"sample_size": WORLD_AUXILIARY // 2}},
+        )
 
     def measured(self, cell: PaperCell, rows: Rows) -> Summary:
         """See `_score`."""
@@ -190,6 +195,14 @@ class TwoWorlds(Reproduction):
     def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
         """How games are played."""
         return {"worlds": {"rows": WORLD_ROWS, "auxiliary": WORLD_AUXILIARY, "shadows": SHADOWS.n_shadows}}
+
+
+def _task_knowledge(done: Trained) -> TaskKnowledge:
+    """Return what the attacker knows of the task: labels and the target's logits of its auxiliary rows."""
+    rows = done.world.positions(done.observations[0].auxiliary.ids)
+    with torch.no_grad():
+        logits = done.module.cpu()(done.world.train.inputs[rows].float())
+    return TaskKnowledge(done.world.train.labels[rows], logits.reshape(len(rows), -1))
 
 
 def _score(games: Rows) -> Summary:

@@ -130,7 +130,9 @@ class Setting:
     @property
     def facts(self) -> dict[str, Any]:
         """Columns of a row that describe the setting."""
-        noised = {"defense": GaussianNoise.name, "defense_strength": self.noise}
+        defended: dict[str, Any] = {"defense": "none"}
+        if self.noise is not None:
+            defended = {"defense": GaussianNoise.name, "defense_strength": self.noise}
         prior = {"epoch_prior": dict(self.options).get("epoch_prior")} if self.protocol.is_fedavg else {}
         return {
             "setting": self.name,
@@ -139,7 +141,7 @@ class Setting:
             "labels": self.labels,
             **protocol_facts(self.protocol, self.batch_size),
             **prior,
-            **({"defense": "none"} if self.noise is None else noised),
+            **defended,
             "source": "training" if self.epoch else "initial",
             "epoch": self.epoch,
         }
@@ -404,8 +406,8 @@ class RestartSpread(Reproduction):
         assert found.ensemble is not None  # the configuration keeps it
         encoder = experiment.encoder
         true_rows = encoder.decode(truth.inputs, clamp=False)
-        size = max(cell.restarts or 1 for cell in self.table.drawn)
-        pooled = [pool(align(encoder, part, 0), 0, "median") for part in found.ensemble.split(size)]
+        ensemble_size = max(cell.restarts or 1 for cell in self.table.drawn)  # restarts of an ensemble, by the cells
+        pooled = [pool(align(encoder, part, 0), 0, "median") for part in found.ensemble.split(ensemble_size)]
         spread = {
             "std_restarts": _deviation(encoder, true_rows, found.ensemble),
             "std_ensembles": _deviation(encoder, true_rows, pooled),

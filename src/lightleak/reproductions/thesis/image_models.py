@@ -33,7 +33,7 @@ PRIVATE_DIGITS = range(5)
 
 @dataclass(frozen=True)
 class ImageStudy:
-    """Settings of one dataset.
+    """Settings of one dataset, and the networks trained with them.
 
     Attributes:
         dataset: ``digits`` (scikit-learn's: 0 to 4 are private, 5 to 9 public) or ``celeba``.
@@ -72,11 +72,11 @@ class ImageStudy:
         """
         return _task(self.dataset, self.choice, self.data_folder, self.test_fraction, seed)
 
-    def model_work(self, seed: int, network: str) -> Work:
+    def model_work(self, name: str, seed: int) -> Work:
         """The training of one network on the private images; one that judges is never one that is released."""
-        return Work([f"model-{network}-s{seed}"], partial(self._train_and_keep, seed, network), self.epochs)
+        return Work([f"model-{name}-s{seed}"], partial(self._train_and_keep, name, seed), self.epochs)
 
-    def _train_and_keep(self, seed: int, name: str, at: Place) -> list[dict[str, Any]]:
+    def _train_and_keep(self, name: str, seed: int, at: Place) -> list[dict[str, Any]]:
         """Train from the last finished epoch, keep the network and return its scores."""
         task, place = self.task(seed), model_folder(at.folder, name, seed)
         place.mkdir(parents=True, exist_ok=True)
@@ -118,7 +118,10 @@ STUDIES: dict[str, ImageStudy] = {
 
 
 def image_study(
-    dataset: str | None, choice: PrivateChoice, data_folder: str | None, iterations: int | None
+    dataset: str | None = None,
+    choice: PrivateChoice = "first",
+    data_folder: str | None = None,
+    iterations: int | None = None,
 ) -> ImageStudy:
     """The study of a dataset; None is ``digits``, which needs no files.
 

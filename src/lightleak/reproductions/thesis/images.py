@@ -264,7 +264,7 @@ class ImageTargets(Reproduction):
 
     def packs(self, folder: Path, device: torch.device) -> Sequence[Work]:
         """One training per network and seed."""
-        return [self.study.model_work(seed, name) for name in self.networks for seed in self.selection.seeds]
+        return [self.study.model_work(name, seed) for name in self.networks for seed in self.selection.seeds]
 
     def row(self, row: Row, stage: Stage, unit: str) -> Row:
         """The scores of a network, with its name and seed."""
@@ -281,7 +281,7 @@ class ImageTargets(Reproduction):
 
     def is_comparable(self, cell: PaperCell) -> bool:
         """Distances in the features of two evaluation models are not compared, whatever the images."""
-        return self.study.dataset == cell.dataset and cell.unit == "percent"
+        return super().is_comparable(cell) and cell.unit == "percent"
 
     def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
         """What was trained on what, and how well it knows its training images."""

@@ -85,8 +85,8 @@ class ReleasedAudits(Reproduction):
         for name, config in self.audits.items():
             place = f"setting-{name}"
             found += [
-                Stage.of_audit(plan_models, config, "models trained", place, reported=False),
-                Stage.of_audit(plan_attacks, config, "evaluations of attacks", place),
+                Stage.of_audit(plan_models, config, noun="models trained", place=place, reported=False),
+                Stage.of_audit(plan_attacks, config, noun="evaluations of attacks", place=place),
             ]
         return found
 
@@ -132,7 +132,7 @@ class TargetQuality(ReleasedAudits):
     def stages(self) -> Sequence[Stage]:
         """The targets alone."""
         return [
-            Stage.of_audit(_targets, config, "models trained", f"setting-{name}")
+            Stage.of_audit(_targets, config, noun="models trained", place=f"setting-{name}")
             for name, config in self.audits.items()
         ]
 

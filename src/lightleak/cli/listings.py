@@ -1,0 +1,88 @@
+"""Commands that list and describe what is available: ``list``, ``explain``, ``data``."""
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table as Grid
+
+from lightleak.cards import find_cards, load_catalogue
+from lightleak.cards.terminal import print_card
+from lightleak.cli.arguments import names
+from lightleak.core.errors import UsageError
+
+
+def list_names(parsed: argparse.Namespace, console: Console) -> None:
+    """Print every name of one kind with a one-line description."""
+    for name, about in load_catalogue().lines(parsed.what):
+        console.print(f"{name:28}{about}", soft_wrap=True, highlight=False, markup=False)
+
+
+def explain(parsed: argparse.Namespace, console: Console) -> None:
+    """Print the cards of a name."""
+    for number, card in enumerate(find_cards(parsed.name)):
+        if number:
+            console.rule()
+        print_card(card, console)
+
+
+def data_list(parsed: argparse.Namespace, console: Console) -> None:
+    """List datasets, their licenses, and which of their files are on this machine."""
+    from lightleak.data.sources import dataset_folder
+
+    grid = Grid("name", "table", "license", "files here", header_style="bold")
+    for name, entry in load_catalogue().datasets.items():
+        found = sum((dataset_folder(name) / file).is_file() for file in entry.files)
+        here = "yes" if found == len(entry.files) else f"{found} of {len(entry.files)}"
+        grid.add_row(name, entry.title, entry.license, here if entry.files else "not needed")
+    console.print(grid)
+
+
+def data_prepare(parsed: argparse.Namespace, console: Console) -> None:
+    """Download the official files of a dataset."""
+    from lightleak.data.download import prepare
+
+    for file in prepare(parsed.name, parsed.data, parsed.force):
+        checked = "checksum verified" if file.verified else "no checksum known"
+        console.print(f"{file.path}  sha256 {file.sha256} ({checked})", soft_wrap=True, highlight=False)
+
+
+def data_describe(parsed: argparse.Namespace, console: Console) -> None:
+    """Print columns, rows and classes of a dataset or a file."""
+    from lightleak.data.codes import codes_notice
+    from lightleak.data.datasets import DATASETS, load_dataset
+    from lightleak.data.encoder import TableEncoder
+    from lightleak.data.user_table import load_table
+
+    if parsed.name in DATASETS or not Path(parsed.name).suffix:
+        table = load_dataset(parsed.name)
+    elif parsed.label is None:
+        raise UsageError(f"{parsed.name} is a file: name its label column with --label")
+    else:
+        dropped, codes = names(parsed.drop), names(parsed.categorical)
+        table = load_table(Path(parsed.name), parsed.label, drop=dropped, missing=parsed.missing, categorical=codes)
+    schema, shares = table.schema, table.train[table.schema.label.name].value_counts(normalize=True)
+    console.print(f"{table.card.title}: {len(table.train)} training rows, {len(table.test)} test rows", soft_wrap=True)
+    console.print(
+        f"{len(schema.categorical)} categorical and {len(schema.numerical)} numerical columns, "
+        f"encoded width {TableEncoder(schema).width}"
+    )
+    grid = Grid("column", "kind", "values", header_style="bold")
+    for column in schema.columns:
+        values = (
+            f"{len(column.categories)} categories"
+            if column.categories
+            else f"{table.train[column.name].min():g} to {table.train[column.name].max():g}"
+        )
+        grid.add_row(column.name, str(column.kind), values)
+    grid.add_row(
+        schema.label.name, "label", ", ".join(f"{c} {shares.get(c, 0):.1%}" for c in schema.label.categories[:6])
+    )
+    console.print(grid)
+    if table.possible_codes:
+        console.print(codes_notice(table.possible_codes), soft_wrap=True, highlight=False, markup=False)
+    card = table.card
+    checksums = [f"{file} sha256 {digest}" for file, digest in card.sha256.items()] or ["no checksum known"]
+    for text in (card.notes, card.citation, card.license, *card.urls, *(checksums if card.files else [])):
+        if text:
+            console.print(text, soft_wrap=True, highlight=False, markup=False)

@@ -1,0 +1,139 @@
+"""Objectives of a study: metrics of results rows, or of a training's validation."""
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+
+from lightleak.core.errors import LightLeakError, UsageError
+from lightleak.tuning.parameter import is_number
+
+Direction = Literal["maximize", "minimize"]
+
+LEAKAGE = "leakage"
+"""Cell accuracy above the random baseline's on the same updates."""
+
+VALIDATION = "val/"
+"""Prefix of what a training logs of its validation rows."""
+
+BASELINE = "random"
+
+
+@dataclass(frozen=True)
+class ObjectiveConfig:
+    """One metric to maximize or minimize.
+
+    Attributes:
+        metric: a number of the results rows (``cell_accuracy``, ``rmse``, ...), averaged over them; ``leakage``, cell
+            accuracy above that of ``random`` on the same updates; or what the training logs of its validation rows
+            (``val/accuracy``, ``val/loss``, ``val/auroc``), at its last epoch.
+        direction: ``maximize`` or ``minimize``.
+        where: fields and the value that rows must have to count (``attack: tableak``).
+    """
+
+    metric: str
+    direction: Direction = "maximize"
+    where: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for a metric of the test rows."""
+        if self.metric.startswith("test/"):
+            raise UsageError(
+                f"study.objectives: {self.metric!r} is of the test rows, which must not choose settings; use "
+                f"{VALIDATION}{self.metric.removeprefix('test/')}"
+            )
+
+    @property
+    def is_of_training(self) -> bool:
+        """Whether it is measured on the training alone."""
+        return self.metric.startswith(VALIDATION)
+
+    @property
+    def words(self) -> str:
+        """In words, for the report."""
+        if self.is_of_training:
+            return f"{self.metric.removeprefix(VALIDATION)} of the target on its validation rows"
+        of = "".join(f" of {value}" if name == "attack" else f", {name} {value}" for name, value in self.where.items())
+        named = "cell accuracy above guessing" if self.metric == LEAKAGE else self.metric.replace("_", " ")
+        return f"{named}{of}"
+
+    def require(self, attacks: Collection[str], is_trained: bool) -> None:
+        """Raise `UsageError` where an audit of updates with these attacks has no such number, or several."""
+        place, known = f"study.objectives: {self.metric!r}", sorted(attacks)
+        if self.is_of_training:
+            if not is_trained:
+                raise UsageError(f"{place} needs a training; training.epochs is 0")
+            return
+        attack = self.where.get("attack")
+        if attack is not None and attack not in attacks:
+            raise UsageError(f"study.objectives: where.attack must be one of {', '.join(known)}, got {attack!r}")
+        if self.metric == LEAKAGE and BASELINE not in attacks:
+            raise UsageError(f"{place} is measured against {BASELINE!r}, which attacks does not name")
+        if attack is None and len(set(attacks) - {BASELINE}) > 1:
+            raise UsageError(f"{place} of which attack? add where: {{attack: NAME}}, one of {', '.join(known)}")
+
+    def of_run(self, rows: Sequence[Mapping[str, Any]], folder: Path) -> float:
+        """Return the value of a run, from its rows or from what the training in its folder logged.
+
+        Raises:
+            LightLeakError: it is not finite.
+            UsageError: the run has none.
+        """
+        value = self.of_training(folder) if self.is_of_training else self.of_rows(rows)
+        if value is not None and not math.isfinite(value):
+            raise LightLeakError(f"study.objectives: {self.metric!r} is {value}")
+        if value is None:
+            known = sorted({name for row in rows for name, entry in row.items() if isinstance(entry, float)})
+            raise UsageError(f"study.objectives: no row has {self.metric!r} {self.where}; rows have {known}")
+        return value
+
+    def of_rows(self, rows: Iterable[Mapping[str, Any]]) -> float | None:
+        """Return the mean over the rows that count; ``None`` if none has the metric.
+
+        A mean leakage below 0 is 0: an attacker can always guess.
+
+        >>> rows = [{"unit": i, "attack": name, "rmse": 4.0 - i} for i, name in enumerate("aab")]
+        >>> ObjectiveConfig("rmse", "minimize", {"attack": "a"}).of_rows(rows)
+        3.5
+        """
+        values = self.by_observation(list(rows))
+        if not values:
+            return None
+        mean = math.fsum(values.values()) / len(values)
+        return max(mean, 0.0) if self.metric == LEAKAGE else mean
+
+    def by_observation(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+        """Values of the rows that count, by unit."""
+        metric = "cell_accuracy" if self.metric == LEAKAGE else self.metric
+        counted = {
+            str(row["unit"]): (row, float(row[metric]))
+            for row in rows
+            if is_number(row.get(metric))
+            and all(row.get(name) == value for name, value in self.where.items())
+            and not (self.metric == LEAKAGE and row.get("attack") == BASELINE)
+        }
+        if self.metric != LEAKAGE:
+            return {unit: value for unit, (_, value) in counted.items()}
+        guesses = {_update_key(row): float(row[metric]) for row in rows if row.get("attack") == BASELINE}
+        return {
+            unit: value - guesses[_update_key(row)]
+            for unit, (row, value) in counted.items()
+            if _update_key(row) in guesses
+        }
+
+    def of_training(self, folder: Path) -> float | None:
+        """Return the last logged value of a training: ``None`` if nothing was logged, NaN if NaN was."""
+        file = folder / "metrics.csv"
+        if not file.is_file() or not file.stat().st_size:
+            return None
+        logged = pd.read_csv(file, dtype=str, keep_default_na=False)  # an epoch's NaN is no empty cell
+        values = [text for text in logged[self.metric] if text] if self.metric in logged else []
+        return float(values[-1]) if values else None
+
+
+def _update_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what identifies an attacked update within a run."""
+    return tuple(row.get(name) for name in ("source", "epoch", "batch_size", "batch_index", "seed"))
