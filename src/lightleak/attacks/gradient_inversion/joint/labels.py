@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from lightleak.attacks.gradient_inversion.joint.intervals import Intervals
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem
 from lightleak.attacks.gradient_inversion.network.client import client_network
 from lightleak.attacks.gradient_inversion.optimize.labels import expand_counts, restore_counts, round_counts
@@ -29,22 +30,32 @@ def starting_labels(update: ClientUpdate, space: RowDomain, generator: torch.Gen
     return expand_counts(round_counts(counts, n)).to(space.encoder.shift.device)
 
 
-def labels_behind(problem: JointProblem, is_known: Tensor, generator: torch.Generator) -> Tensor:
-    """Labels in class order, LongTensor ``[n]``, by what is known of the last layer's gradient and believed of rows.
+def labels_within(problem: JointProblem, intervals: Intervals, generator: torch.Generator) -> Tensor:
+    """Labels in class order, LongTensor ``[n]``, of the counts under which believed rows are least beyond intervals.
 
-    A class's part of it is the mean of ``p_c (h, 1)`` less that of ``(h, 1)`` over the rows of the class.
+    One row after the other changes its class, as long as that helps: the cost is convex in the counts.
 
     Args:
         problem: of the rows.
-        is_known: elements that were sent as they are of that layer's gradient ``[classes, in + 1]``.
+        intervals: in which the elements of their gradient lie.
         generator: a CPU generator.
     """
-    terms = problem.terms(*problem.space.draw(BELIEVED_ROWS, generator, from_prior=True))
-    hidden, probabilities = terms.hidden[-1][0], terms.probabilities[0]
-    mean = is_known * hidden.mean(0)
-    left = probabilities.T @ hidden / len(hidden) - problem.target[-1]
-    shares = (left * mean).sum(1) / mean.square().sum(1).clamp_min(torch.finfo(mean.dtype).tiny)
-    return expand_counts(round_counts(problem.n_rows * shares.cpu(), problem.n_rows)).to(mean.device)
+    n, terms = problem.n_rows, problem.terms(*problem.space.draw(BELIEVED_ROWS, generator, from_prior=True))
+    means = [terms.gradient(of_class) for of_class in terms.coefficients(BELIEVED_ROWS).unbind(1)]
+    layers = [torch.stack(layer) for layer in zip(*means, strict=True)]  # of a batch of one class each
+    classes, device = len(means), problem.nodes.shares.device
+    each = torch.eye(classes, dtype=torch.long)
+    moves = torch.stack([b - a for a in each for b in each])  # some of them none
+    counts = round_counts(torch.full((classes,), n / classes), n)
+    while True:
+        tried = counts + moves
+        tried = tried[(tried >= 0).all(1)]
+        shares = (tried / n).to(layers[0])
+        cost, _ = intervals([torch.einsum("mc,cij->mij", shares, layer) for layer in layers])
+        best = tried[int(cost.argmin())]
+        if torch.equal(best, counts):
+            return expand_counts(counts).to(device)
+        counts = best
 
 
 def labels_without(labels: Tensor, known: Tensor) -> Tensor:

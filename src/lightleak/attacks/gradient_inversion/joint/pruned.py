@@ -2,15 +2,14 @@
 
 What a client sent is exact. What it left out is zero in the update, but not in the gradient: under magnitude pruning
 (top-k compression) it is at most as large as the smallest element sent, and what was cut off at a largest size is at
-least as large. So elements that are not known are filled in with what the rows found so far give them, within these
-bounds, and the rows are found again: an alternating minimization of the distance to the elements sent and to the
-intervals of the others.
+least as large. So every element has an interval, and rows are looked for whose gradient lies in all of them
+(`interval_course`); their numbers are then fitted to what is known exactly.
 
 Where most elements were sent, the others of the last hidden layer follow from its low rank (`completion`), and rows
 are read off it one at a time. Layers of which much is open then do not count: rows that one layer gives explain them.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Literal
 
 import torch
@@ -37,9 +36,18 @@ from lightleak.attacks.gradient_inversion.joint.course import (
     solve_noised,
     whitened,
 )
+from lightleak.attacks.gradient_inversion.joint.decision import Cells
 from lightleak.attacks.gradient_inversion.joint.gauss_newton import gauss_newton
+from lightleak.attacks.gradient_inversion.joint.guess import Guess
+from lightleak.attacks.gradient_inversion.joint.interval_course import (
+    PRIOR_WEIGHT,
+    IntervalsConfig,
+    counted,
+    solve_within,
+)
+from lightleak.attacks.gradient_inversion.joint.intervals import Intervals, gradient_of, objective
 from lightleak.attacks.gradient_inversion.joint.kernels import Gradient
-from lightleak.attacks.gradient_inversion.joint.labels import labels_behind, labels_without, starting_labels
+from lightleak.attacks.gradient_inversion.joint.labels import labels_within, labels_without, starting_labels
 from lightleak.attacks.gradient_inversion.joint.noise import ROUNDING, rounding_variances
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem, JointRows
 from lightleak.attacks.gradient_inversion.joint.refinement import SOLVED
@@ -56,14 +64,11 @@ UNIFORM = 3**-0.5
 
 
 @dataclass(frozen=True)
-class PrunedConfig(JointConfig):
-    """Settings of the attack on pruned updates; see `JointConfig` for the others.
+class PrunedConfig(IntervalsConfig):
+    """Settings of the attack on pruned updates; see `IntervalsConfig` for the others.
 
     Attributes:
         left_out: which elements of a tensor the client left out: the ``smallest``, or ``any`` (random pruning).
-        fills: how often elements that were left out are filled in at most, and the rows found again.
-        noised_restarts: starts that are pooled each time; rows are found from fresh starts, which leave poor minima.
-        noised_rounds: none, as every filling in is a round.
 
     Raises:
         UsageError: a value of the wrong type or out of range.
@@ -72,18 +77,16 @@ class PrunedConfig(JointConfig):
     owner: ClassVar[str] = "exact_pruned"
 
     left_out: LeftOut = "smallest"
-    fills: int = 9
-    noised_restarts: int = 2
-    noised_rounds: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.at_least(1, "fills")
 
     @property
-    def as_under_noise(self) -> "PrunedConfig":
-        """Starts and rounds of joint inversion, where what is not known is weak noise."""
-        return replace(self, noised_restarts=JointConfig.noised_restarts, noised_rounds=JointConfig.noised_rounds)
+    def as_under_noise(self) -> JointConfig:
+        """Settings of joint inversion, for rows beside those that stand out: what is not known is weak noise."""
+        own = {f.name: getattr(self, f.name) for f in fields(JointConfig)}
+        return JointConfig(**{name: value for name, value in own.items() if name not in COURSE})
+
+
+COURSE = ("restarts", "steps", "sweeps", "rounds", "round_steps")
+"""Settings that mean something else within intervals."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,17 @@ class Pruned:
         if is_open.double().mean() < FEW:
             variance = variance[~is_open]
         return float(variance.mean() ** 0.5)
+
+    @property
+    def rounding(self) -> float:
+        """Root mean square of the rounding of what was sent."""
+        return ROUNDING * _mean_square(list(self.sent))
+
+    def bounds_beside(self, explained: Gradient, share: float) -> tuple[Gradient, Gradient]:
+        """Lowest and highest values of the mean gradient of that share of the rows; the others' part is known."""
+        each = zip(self.lowest, self.highest, explained, strict=True)
+        pairs = [((low - own) / share, (high - own) / share) for low, high, own in each]
+        return tuple(low for low, _ in pairs), tuple(high for _, high in pairs)
 
     @property
     def error_variances(self) -> Gradient:
@@ -279,50 +293,62 @@ class PrunedInversion(JointInversion):
     ) -> CertifiedRows:
         """See `CertifyingInversion.invert`."""
         sent = Pruned.of(observed_gradient(update, encoder.shift.device), self.config.left_out)
-        was_cut = sent.was_cut
         pruned = sent.completed(update.facts.n_rows, encoder)
-        target, noise = pruned.sent, pruned.deviation if self.config.noise is None else self.config.noise
-        least = ROUNDING * _mean_square(list(pruned.sent))
-        best: tuple[float, JointProblem, Solution] | None = None
-        rounds, is_weak = self.config.fills + 1, False
-        for fill in range(rounds):
-            problem = pose(update, encoder, target, max(noise, least), self.config)
-            problem = problem.with_kernels(problem.kernels.without(pruned.open_layers, target))
-            draws, own = generator(seed, "pruned", fill), derive_seed(seed, "pruned", fill)
-            labels = starting_labels(update, problem.space, draws) if best is None else best[2].rows.labels
-            report = reporting(progress, rounds)
-            if best is None and (was_cut or pruned.follows):
-                errors = tuple(v + r for v, r in zip(pruned.variance, rounding_variances(target), strict=True))
-                visible = rows_that_stand_out(problem, update, errors, draws)
-                is_weak = whitened(problem) is not None or len(visible.labels) >= VISIBLE * problem.n_rows
-                if is_weak:
-                    problem = replace(problem, target=pruned.opened(problem, visible, labels, draws))
-                    config = self.config.as_under_noise
-                    problem, found = _beside(pruned, problem, visible, labels, config, draws, own, report)
-                else:
-                    found = solve_noised(problem, labels, self.config, draws, own, report)
-            elif is_weak and best is not None:
-                found = continued(problem, best[2].rows, self.config, draws, own)
-                report(1.0)
-            else:
-                found = solve_noised(problem, labels, self.config, draws, own, report)
-            explained = tuple(t - r for t, r in zip(problem.target, problem.residual(found.rows), strict=True))
-            target = pruned.filled(explained)
-            noise = _mean_square([t - e for t, e in zip(target, explained, strict=True)])
-            is_better = best is None or noise < best[0]
-            is_same = best is not None and torch.equal(best[2].rows.codes, found.rows.codes)
-            if best is None or is_better:
-                best = noise, replace(problem, target=target), found
-            if noise <= least or is_same or (is_weak and (fill > 0 or noise <= pruned.deviation)):
-                break
-        assert best is not None  # there is a round at least
-        if progress is not None and fill + 1 < rounds:
-            progress(1 - (fill + 1) / rounds)
-        feasibility = estimate_feasibility(best[1].target, update.facts.n_rows, best[0], row_kind(update, encoder))
-        return certified_rows(best[1], update, best[2], feasibility, [sent.sent], [sent.error_variances])
+        noise = max(pruned.deviation if self.config.noise is None else self.config.noise, pruned.rounding)
+        problem = pose(update, encoder, pruned.sent, noise, self.config)
+        draws, report = generator(seed, "pruned"), reporting(progress)
+        found = self._beside_visible(update, sent, pruned, problem, draws, seed, report)
+        if found is None:
+            labels, guess = starting_labels(update, problem.space, draws), Guess.of(problem, update, seed)
+            problem, solution = _within(pruned, problem, labels, self.config, draws, seed, report, guess.cells)
+            if solution.is_guess_better:
+                feasibility = estimate_feasibility(sent.sent, problem.n_rows, noise, row_kind(update, encoder))
+                return guess.reconstruction(problem, labels, feasibility)
+            found = problem, solution
+        problem, solution = found
+        left = _mean_square(list(problem.residual(solution.rows)))
+        feasibility = estimate_feasibility(problem.target, problem.n_rows, left, row_kind(update, encoder))
+        is_near = left < NEAR * _mean_square(list(problem.target))
+        errors = [sent.error_variances] if is_near else None
+        rows = certified_rows(problem, update, solution, feasibility, [sent.sent], errors)
+        report(1.0)
+        return rows
+
+    def _beside_visible(
+        self,
+        update: ClientUpdate,
+        sent: Pruned,
+        pruned: Pruned,
+        problem: JointProblem,
+        draws: torch.Generator,
+        seed: int,
+        report: Report,
+    ) -> tuple[JointProblem, Solution] | None:
+        """Rows that stand out of a completed layer, and the others beside them; None where too few do."""
+        if not (sent.was_cut or pruned.follows) or not all(bool(layer.any()) for layer in sent.sent):
+            return None
+        problem = problem.with_kernels(problem.kernels.without(pruned.open_layers, pruned.sent))
+        labels = starting_labels(update, problem.space, draws)
+        errors = tuple(v + r for v, r in zip(pruned.variance, rounding_variances(pruned.sent), strict=True))
+        visible = rows_that_stand_out(problem, update, errors, draws)
+        if whitened(problem) is None and len(visible.labels) < VISIBLE * problem.n_rows:
+            return None
+        opened = replace(problem, target=pruned.opened(problem, visible, labels, draws))
+        under_noise = self.config.as_under_noise
+        problem, found = _beside(
+            pruned, opened, visible, labels, under_noise, draws, derive_seed(seed, "pruned"), report
+        )
+        problem, explained = _filled(pruned, problem, found.rows)
+        if _mean_square([t - e for t, e in zip(problem.target, explained, strict=True)]) > pruned.deviation:
+            found = continued(problem, found.rows, under_noise, draws, derive_seed(seed, "pruned", 1))
+            problem, _ = _filled(pruned, problem, found.rows)
+        return problem, found
 
 
-VISIBLE = 0.25
+NEAR = 1e-3
+"""Share of the gradient that rows may leave for a proof to be tried: its fit of numbers starts from them."""
+
+VISIBLE = 0.75
 """Minimum share of rows that stand out for the others to be solved separately where noise is not weak."""
 
 
@@ -331,7 +357,7 @@ def _beside(
     problem: JointProblem,
     visible: JointRows,
     labels: Tensor,
-    config: PrunedConfig,
+    config: JointConfig,
     draws: torch.Generator,
     seed: int,
     report: Report,
@@ -342,7 +368,9 @@ def _beside(
         others, left = problem, labels
         if len(visible.labels):
             others = problem.without(visible)
-            left = labels_behind(others, pruned.variance[-1] == 0, draws)
+            bounds = pruned.bounds_beside(gradient_of(problem, visible), others.n_rows / problem.n_rows)
+            intervals = Intervals.of(others, bounds, labels_without(labels, visible.labels), draws)
+            left = labels_within(others, intervals, draws)
         if missing < len(visible.labels):
             config = replace(config, noised_rounds=0)  # a few rows need no more than their starts
         rows = visible.and_also(solve_noised(others, left, config, draws, seed, report).rows)
@@ -354,11 +382,38 @@ def _beside(
     return problem, Solution(rows, problem.value(rows), (rows, rows))
 
 
+def _within(
+    pruned: Pruned,
+    problem: JointProblem,
+    labels: Tensor,
+    config: PrunedConfig,
+    draws: torch.Generator,
+    seed: int,
+    report: Report,
+    guess: Cells,
+) -> tuple[JointProblem, Solution]:
+    """Rows whose gradient lies in the intervals of all elements, and numbers fitted to those that are known."""
+    own = replace(problem, prior_weight=PRIOR_WEIGHT)
+    intervals = Intervals.of(own, (pruned.lowest, pruned.highest), labels, draws)
+    labels = counted(own, intervals, labels_within(own, intervals, draws), derive_seed(seed, "counts"))
+    found = solve_within(own, intervals, labels, config, draws, derive_seed(seed, "pruned"), report, guess)
+    _, rows = _refit(pruned, problem, found.rows)
+    sharp = intervals.at(1.0)
+    if objective(own, sharp, rows) < objective(own, sharp, found.rows):
+        found = replace(found, rows=rows)
+    return _filled(pruned, problem, found.rows)[0], found
+
+
+def _filled(pruned: Pruned, problem: JointProblem, rows: JointRows) -> tuple[JointProblem, Gradient]:
+    """The problem with what is not known of its gradient as rows explain it, and what they explain."""
+    explained = tuple(t - r for t, r in zip(problem.target, problem.residual(rows), strict=True))
+    return replace(problem, target=pruned.filled(explained)), explained
+
+
 def _refit(pruned: Pruned, problem: JointProblem, rows: JointRows) -> tuple[JointProblem, JointRows]:
     """Fit the numbers of rows of which nothing else is open, and what is not known of the gradient, in turns."""
     for _ in range(REFITS):
-        explained = tuple(t - r for t, r in zip(problem.target, problem.residual(rows), strict=True))
-        problem = replace(problem, target=pruned.filled(explained))
+        problem, _ = _filled(pruned, problem, rows)
         rows, value = gauss_newton(problem, rows, NEWTON_STEPS)
         if value < SOLVED:
             break

@@ -1,34 +1,34 @@
-"""Rows improved one by one under the signs of a gradient, as `coordinate_descent` does it under a squared distance.
+"""Rows improved one by one within the intervals of a gradient, as `coordinate_descent` does it by a squared distance.
 
-A likelihood of signs has no expansion that would spare the gradient: every candidate's is formed. That also allows
-for whole rows of other solutions as candidates, which combines what each start has found.
+How far a gradient is beyond intervals has no expansion that would spare the gradient: every candidate's is formed. That
+also allows for whole rows of other solutions as candidates, which combines what each start has found.
 """
 
 import torch
 from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.joint.coordinate_descent import Moves, neighbor, number_moves
+from lightleak.attacks.gradient_inversion.joint.intervals import Intervals, gradient_of
 from lightleak.attacks.gradient_inversion.joint.kernels import Gradient
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem, JointRows
-from lightleak.attacks.gradient_inversion.joint.signs import Signs, gradient_of
 
 LEAST_GAIN = 1e-3
-"""Nats that a change must gain at least: less is rounding of float32, and would move rows for ever."""
+"""What a change must gain at least, in units of the cost: less is rounding of float32, and would move rows for ever."""
 
 
-def descend_signs(
-    problem: JointProblem, signs: Signs, rows: JointRows, sweeps: int, generator: torch.Generator
+def descend_within(
+    problem: JointProblem, intervals: Intervals, rows: JointRows, sweeps: int, generator: torch.Generator
 ) -> JointRows:
     """Sweep over all rows in random order, trying every change of one cell with every label.
 
     Args:
         problem: the rows, their network and prior.
-        signs: what rows are held against.
+        intervals: what rows are held against.
         rows: where to start.
         sweeps: at most so many, until one changes nothing.
         generator: a CPU generator.
     """
-    signs, classes = signs.to(torch.float32), problem.nodes.weights[-1].shape[1]
+    intervals, classes = intervals.to(torch.float32), problem.nodes.weights[-1].shape[1]
     for _ in range(sweeps):
         codes, numbers, labels = rows.codes.clone(), rows.numbers.clone(), rows.labels.clone()
         tried = number_moves(problem.space, numbers, generator, Moves())
@@ -40,7 +40,7 @@ def descend_signs(
             errors = [tuple(e[0] for e in terms.weighted(coefficients[:, c])) for c in range(classes)]
             rest = _added(total, errors[label], hidden, 0, -1.0)
             penalties = problem.penalties_around(codes[i], numbers[i], tried[i]).float()
-            each = torch.stack([signs.with_term(rest, errors[c], hidden) for c in range(classes)], 1)
+            each = torch.stack([intervals.with_term(rest, errors[c], hidden) for c in range(classes)], 1)
             energy = each + problem.prior_weight * penalties.unsqueeze(1)
             choice, to = divmod(int(energy.argmin()), classes)
             if not float(energy[choice, to]) < float(energy[0, label]) - LEAST_GAIN:
@@ -56,18 +56,18 @@ def descend_signs(
 
 
 def exchange(
-    problem: JointProblem, signs: Signs, rows: JointRows, pool: JointRows, generator: torch.Generator
+    problem: JointProblem, intervals: Intervals, rows: JointRows, pool: JointRows, generator: torch.Generator
 ) -> JointRows:
     """Sweep once over all rows, trying every row of a pool, with its label, in the place of each.
 
     Args:
-        problem: see `descend_signs`.
-        signs: likewise.
+        problem: see `descend_within`.
+        intervals: likewise.
         rows: where to start.
         pool: rows of other solutions.
         generator: a CPU generator.
     """
-    signs = signs.to(torch.float32)
+    intervals = intervals.to(torch.float32)
     codes, numbers, labels = rows.codes.clone(), rows.numbers.clone(), rows.labels.clone()
     total = _float32(gradient_of(problem, rows))
     for i in torch.randperm(len(codes), generator=generator).tolist():
@@ -77,7 +77,7 @@ def exchange(
         hidden = tuple(h[0] for h in terms.hidden)
         rest = _added(total, errors, hidden, 0, -1.0)
         penalties = problem.penalties(tried.codes, tried.numbers).float()
-        energy = signs.with_term(rest, errors, hidden) + problem.prior_weight * penalties
+        energy = intervals.with_term(rest, errors, hidden) + problem.prior_weight * penalties
         best = int(energy.argmin())
         if not float(energy[best]) < float(energy[0]) - LEAST_GAIN:
             continue
