@@ -25,7 +25,8 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.data.schema import Column, TableSchema
 from lightleak.defenses.horizontal.sparsification import GradientCompression, RandomPruning
 
-WORK = {"noised_restarts": 1, "noised_steps": 80}
+WORK = {"restarts": 3, "steps": 1000, "rounds": 1, "round_steps": 100, "noised_restarts": 1, "noised_steps": 80}
+UNAWARE = {"noised_restarts": 1, "noised_steps": 80, "noised_rounds": 0}
 
 
 def pruned(update: ClientUpdate, defense: GradientCompression | RandomPruning) -> ClientUpdate:
@@ -41,8 +42,8 @@ def right(found: Reconstruction, batch: Any) -> float:
 def test_more_is_recovered_by_who_knows_what_was_left_out(make_batch: Any) -> None:
     batch = make_batch(n=8, hidden=(30, 30))
     sent = pruned(batch.update, GradientCompression(keep=0.2))
-    unaware = JointInversion(JointConfig(noised_rounds=0, **WORK)).run(sent, seed=0)
-    aware = PrunedInversion(PrunedConfig(fills=3, **WORK)).run(sent, seed=0)
+    unaware = JointInversion(JointConfig(**UNAWARE)).run(sent, seed=0)
+    aware = PrunedInversion(PrunedConfig(**WORK)).run(sent, seed=0)
     assert right(aware, batch) > max(right(unaware, batch), 0.9)
     assert aware.certificate.certified == 0 and aware.attack == "exact_pruned"
 
@@ -72,7 +73,7 @@ def test_elements_left_out_at_random_may_be_as_large_as_any_sent(make_batch: Any
     found = Pruned.of(observed_gradient(sent), "any")
     far = found.filled(tuple(1e3 * torch.ones_like(layer) for layer in found.sent))
     assert all((one[layer == 0] == 1e3).all() for one, layer in zip(far, found.sent, strict=True))
-    aware = PrunedInversion(PrunedConfig(left_out="any", fills=2, **WORK)).run(sent, seed=0)
+    aware = PrunedInversion(PrunedConfig(left_out="any", **WORK)).run(sent, seed=0)
     assert right(aware, batch) > 0.9
 
 
@@ -97,7 +98,7 @@ def test_what_was_not_sent_follows_and_rows_are_proven_by_what_was(make_batch: A
     found = sent.completed(6, batch.encoder)
     missing, before = ((one.sent[1] - whole[1]).abs().max() for one in (found, sent))
     assert found.follows and not found.open[1].any() and float(missing) < 0.01 * float(before)
-    rows = PrunedInversion(PrunedConfig(fills=2, **WORK)).run(update, seed=0)
+    rows = PrunedInversion(PrunedConfig(**WORK)).run(update, seed=0)
     assert rows.certificate.certified == 6 and right(rows, batch) == 1
 
 
@@ -155,7 +156,7 @@ def test_a_wrong_row_whose_other_elements_were_left_out_is_not_proven() -> None:
 def test_a_layer_of_which_nothing_is_sent_is_refused_no_row(make_batch: Any) -> None:
     update = make_batch(n=3).update
     changed = {name: value * (not name.startswith("linears.0")) for name, value in update.update.items()}
-    found = PrunedInversion(PrunedConfig(fills=1, **WORK)).run(replace(update, update=changed, state="noised"), seed=0)
+    found = PrunedInversion(PrunedConfig(**WORK)).run(replace(update, update=changed, state="noised"), seed=0)
     assert len(found.encoded) == 3 and found.certificate.certified == 0
 
 
@@ -171,15 +172,15 @@ def test_more_is_recovered_by_who_knows_that_no_biases_are_sent(make_batch: Any)
     batch = make_batch(n=6, hidden=(30, 30))
     changed = {name: value * (not name.endswith("bias")) for name, value in batch.update.update.items()}
     sent = replace(batch.update, update=changed, state="noised")
-    aware = PrunedInversion(PrunedConfig(fills=3, rounds=1, round_steps=300, **WORK)).run(sent, seed=0)
-    unaware = JointInversion(JointConfig(noise=1e-3, noised_rounds=0, **WORK)).run(sent, seed=0)
+    aware = PrunedInversion(PrunedConfig(**WORK)).run(sent, seed=0)
+    unaware = JointInversion(JointConfig(noise=1e-3, **UNAWARE)).run(sent, seed=0)
     assert right(aware, batch) > max(right(unaware, batch), 0.9)
 
 
 def test_progress_sums_to_at_most_one(make_batch: Any) -> None:
     batch, done = make_batch(n=3), []
     sent = pruned(batch.update, GradientCompression(keep=0.5))
-    attack = PrunedInversion(PrunedConfig(noised_restarts=1, noised_steps=5, fills=1))
+    attack = PrunedInversion(PrunedConfig(restarts=1, steps=5, sweeps=1, rounds=1, round_steps=5))
     attack.run_many([sent], [0], progress=done.append)
     assert sum(done) == pytest.approx(1)
 
@@ -189,7 +190,7 @@ def test_an_update_that_was_not_pruned_and_unknown_settings_are_refused(make_bat
     whole = replace(update, update={name: value + 1 for name, value in update.update.items()})
     with pytest.raises(ObservationError, match="no element of zero"):
         ATTACKS.get("exact_pruned")().check(whole)
-    with pytest.raises(UsageError, match="fills"):
-        PrunedConfig(fills=0)
+    with pytest.raises(UsageError, match="restarts"):
+        PrunedConfig(restarts=0)
     with pytest.raises(UsageError, match="left_out"):
         ATTACKS.get("exact_pruned")(left_out="largest")

@@ -36,7 +36,6 @@ from lightleak.attacks.gradient_inversion.joint.course import (
     solve_noised,
     whitened,
 )
-from lightleak.attacks.gradient_inversion.joint.decision import Cells
 from lightleak.attacks.gradient_inversion.joint.gauss_newton import gauss_newton
 from lightleak.attacks.gradient_inversion.joint.guess import Guess
 from lightleak.attacks.gradient_inversion.joint.interval_course import (
@@ -297,14 +296,20 @@ class PrunedInversion(JointInversion):
         noise = max(pruned.deviation if self.config.noise is None else self.config.noise, pruned.rounding)
         problem = pose(update, encoder, pruned.sent, noise, self.config)
         draws, report = generator(seed, "pruned"), reporting(progress)
-        found = self._beside_visible(update, sent, pruned, problem, draws, seed, report)
+        bounds = sent.lowest, sent.highest
+        within = replace(problem, prior_weight=PRIOR_WEIGHT)
+        intervals = Intervals.of(within, bounds, starting_labels(update, problem.space, draws), draws)
+        labels = labels_within(within, intervals, draws)
+        found = self._beside_visible(update, sent, pruned, problem, labels, draws, seed, report)
         if found is None:
-            labels, guess = starting_labels(update, problem.space, draws), Guess.of(problem, update, seed)
-            problem, solution = _within(pruned, problem, labels, self.config, draws, seed, report, guess.cells)
+            guess = Guess.of(problem, update, seed)
+            labels = counted(within, intervals, labels, derive_seed(seed, "counts"))
+            root = derive_seed(seed, "pruned")
+            solution = solve_within(within, intervals, labels, self.config, draws, root, report, guess.cells)
             if solution.is_guess_better:
                 feasibility = estimate_feasibility(sent.sent, problem.n_rows, noise, row_kind(update, encoder))
                 return guess.reconstruction(problem, labels, feasibility)
-            found = problem, solution
+            found = _fitted(pruned, problem, intervals, solution)
         problem, solution = found
         left = _mean_square(list(problem.residual(solution.rows)))
         feasibility = estimate_feasibility(problem.target, problem.n_rows, left, row_kind(update, encoder))
@@ -320,6 +325,7 @@ class PrunedInversion(JointInversion):
         sent: Pruned,
         pruned: Pruned,
         problem: JointProblem,
+        labels: Tensor,
         draws: torch.Generator,
         seed: int,
         report: Report,
@@ -328,7 +334,6 @@ class PrunedInversion(JointInversion):
         if not (sent.was_cut or pruned.follows) or not all(bool(layer.any()) for layer in sent.sent):
             return None
         problem = problem.with_kernels(problem.kernels.without(pruned.open_layers, pruned.sent))
-        labels = starting_labels(update, problem.space, draws)
         errors = tuple(v + r for v, r in zip(pruned.variance, rounding_variances(pruned.sent), strict=True))
         visible = rows_that_stand_out(problem, update, errors, draws)
         if whitened(problem) is None and len(visible.labels) < VISIBLE * problem.n_rows:
@@ -382,24 +387,13 @@ def _beside(
     return problem, Solution(rows, problem.value(rows), (rows, rows))
 
 
-def _within(
-    pruned: Pruned,
-    problem: JointProblem,
-    labels: Tensor,
-    config: PrunedConfig,
-    draws: torch.Generator,
-    seed: int,
-    report: Report,
-    guess: Cells,
+def _fitted(
+    pruned: Pruned, problem: JointProblem, intervals: Intervals, found: Solution
 ) -> tuple[JointProblem, Solution]:
-    """Rows whose gradient lies in the intervals of all elements, and numbers fitted to those that are known."""
-    own = replace(problem, prior_weight=PRIOR_WEIGHT)
-    intervals = Intervals.of(own, (pruned.lowest, pruned.highest), labels, draws)
-    labels = counted(own, intervals, labels_within(own, intervals, draws), derive_seed(seed, "counts"))
-    found = solve_within(own, intervals, labels, config, draws, derive_seed(seed, "pruned"), report, guess)
+    """Rows within intervals with their numbers fitted to what is known, where that is no further beyond them."""
     _, rows = _refit(pruned, problem, found.rows)
-    sharp = intervals.at(1.0)
-    if objective(own, sharp, rows) < objective(own, sharp, found.rows):
+    within, sharp = replace(problem, prior_weight=PRIOR_WEIGHT), intervals.at(1.0)
+    if objective(within, sharp, rows) < objective(within, sharp, found.rows):
         found = replace(found, rows=rows)
     return _filled(pruned, problem, found.rows)[0], found
 
@@ -420,5 +414,5 @@ def _refit(pruned: Pruned, problem: JointProblem, rows: JointRows) -> tuple[Join
     return problem, rows
 
 
-REFITS, NEWTON_STEPS = 10, 4
+REFITS, NEWTON_STEPS = 40, 4
 """Turns at most, and Gauss-Newton steps of each."""

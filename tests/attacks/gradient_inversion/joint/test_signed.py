@@ -11,10 +11,11 @@ from lightleak.attacks.gradient_inversion.joint.attack import JointInversion, po
 from lightleak.attacks.gradient_inversion.joint.capacity import believed_rows
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
 from lightleak.attacks.gradient_inversion.joint.decision import Cells
+from lightleak.attacks.gradient_inversion.joint.interval_course import is_guess_better
+from lightleak.attacks.gradient_inversion.joint.interval_descent import descend_within, exchange
+from lightleak.attacks.gradient_inversion.joint.intervals import Intervals, are_signs, gradient_of, objective, of_signs
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem, JointRows
-from lightleak.attacks.gradient_inversion.joint.sign_descent import descend_signs, exchange
-from lightleak.attacks.gradient_inversion.joint.signed import SignInversion, SignsConfig, _is_guess_better, with_present
-from lightleak.attacks.gradient_inversion.joint.signs import Signs, are_signs, gradient_of, objective
+from lightleak.attacks.gradient_inversion.joint.signed import SignInversion, SignsConfig, with_present
 from lightleak.attacks.gradient_inversion.network.chain import observed_gradient
 from lightleak.core.errors import ObservationError
 from lightleak.core.observations import ClientUpdate
@@ -29,13 +30,13 @@ def signed(update: ClientUpdate) -> ClientUpdate:
     return replace(update, update=Sign().apply(update.update, generator(0)), state="noised")
 
 
-def held_against(batch: Any, update: ClientUpdate) -> tuple[JointProblem, Signs, JointRows]:
+def held_against(batch: Any, update: ClientUpdate) -> tuple[JointProblem, Intervals, JointRows]:
     """The problem of an update, the signs sent, and the true rows."""
     observed = observed_gradient(update)
     problem = replace(pose(update, batch.encoder, observed, 1.0, JointConfig()), prior_weight=0.25)
     codes, numbers = problem.space.coordinates(batch.cells)
     truth = JointRows(codes, numbers, batch.truth.labels.clone())
-    return problem, Signs.of(problem, truth.labels, generator(0)), truth
+    return problem, Intervals.of(problem, of_signs(observed), truth.labels, generator(0)), truth
 
 
 def right(found: Reconstruction, batch: Any) -> float:
@@ -48,14 +49,14 @@ def test_the_derivative_of_the_likelihood_is_autograds(make_batch: Any) -> None:
     batch = make_batch(n=4)
     _, signs, _ = held_against(batch, signed(batch.update))
     signs, draws = signs.at(0.5), generator(1)
-    noise = [torch.randn(layer.shape, generator=draws).double() for layer in signs.sent]
+    noise = [torch.randn(layer.shape, generator=draws).double() for layer in signs.sizes]
     at = [(size * one).requires_grad_() for size, one in zip(signs.sizes, noise, strict=True)]
     value, by_gradients = signs(at)
     for own, expected in zip(by_gradients, torch.autograd.grad(value, at), strict=True):
         torch.testing.assert_close(own, expected)
 
 
-def test_the_likelihood_with_a_row_is_that_of_the_whole_gradient(make_batch: Any) -> None:
+def test_what_is_beyond_intervals_with_a_row_is_that_of_the_whole_gradient(make_batch: Any) -> None:
     batch = make_batch(n=4)
     problem, signs, truth = held_against(batch, signed(batch.update))
     terms = problem.terms(truth.codes, truth.numbers)
@@ -64,8 +65,7 @@ def test_the_likelihood_with_a_row_is_that_of_the_whole_gradient(make_batch: Any
     for i in range(4):
         whole = gradient_of(problem, truth)
         rest = tuple(g - torch.outer(e[i], h[i]) for g, e, h in zip(whole, errors, hidden, strict=True))
-        expected, _ = signs(whole)
-        torch.testing.assert_close(signs.with_term(rest, errors, hidden)[i], expected)
+        torch.testing.assert_close(signs.with_term(rest, errors, hidden)[i], signs.beyond(whole))
 
 
 def test_the_truth_has_all_signs_and_is_likeliest(make_batch: Any) -> None:
@@ -80,8 +80,8 @@ def test_the_truth_has_all_signs_and_is_likeliest(make_batch: Any) -> None:
 @pytest.mark.parametrize("encoding", ["standardized", "onehot"])
 def test_signs_of_the_first_layer_show_which_categories_occur(make_batch: Any, encoding: str) -> None:
     batch = make_batch(n=6, encoding=encoding)
-    problem, signs, _ = held_against(batch, signed(batch.update))
-    narrowed = with_present(problem, signs.sent[0])
+    problem, *_ = held_against(batch, signed(batch.update))
+    narrowed = with_present(problem, problem.target[0].sign())
     occurring = [set(column.unique().tolist()) for column in batch.cells[0].T]
     assert [set(kept.tolist()) for kept in narrowed.space.present] == occurring
     assert any(len(one) < size for one, size in zip(occurring, problem.space.sizes, strict=True))
@@ -89,12 +89,12 @@ def test_signs_of_the_first_layer_show_which_categories_occur(make_batch: Any, e
     torch.testing.assert_close(torch.stack(shares), torch.ones(len(shares)).double())
 
 
-def test_moves_raise_the_likelihood_and_rows_of_a_pool_are_taken(make_batch: Any) -> None:
+def test_moves_lower_the_cost_and_rows_of_a_pool_are_taken(make_batch: Any) -> None:
     batch = make_batch(n=5)
     problem, signs, truth = held_against(batch, signed(batch.update))
     signs = signs.at(1.0)
     start = believed_rows(problem, truth.labels, 5, generator(1))
-    moved = descend_signs(problem, signs, start, 2, generator(2))
+    moved = descend_within(problem, signs, start, 2, generator(2))
     assert objective(problem, signs, moved) < objective(problem, signs, start) - 10
     codes, numbers = torch.cat([truth.codes[:3], start.codes[3:]]), torch.cat([truth.numbers[:3], start.numbers[3:]])
     mixed = JointRows(codes, numbers, truth.labels)
@@ -121,9 +121,9 @@ def test_the_guess_is_returned_where_starts_have_less_in_common_with_each_other(
     batch = make_batch(n=6)
     problem, _, truth = held_against(batch, signed(batch.update))
     far = [believed_rows(problem, truth.labels, 6, generator(seed)) for seed in range(2)]
-    assert _is_guess_better(problem, far, Cells.of(problem, far[0]))
-    assert not _is_guess_better(problem, [truth, truth], Cells.of(problem, far[0]))
-    assert not _is_guess_better(problem, [truth], Cells.of(problem, truth))
+    assert is_guess_better(problem, far, Cells.of(problem, far[0]))
+    assert not is_guess_better(problem, [truth, truth], Cells.of(problem, far[0]))
+    assert not is_guess_better(problem, [truth], Cells.of(problem, truth))
 
 
 def test_progress_sums_to_one_and_other_updates_are_refused(make_batch: Any) -> None:
