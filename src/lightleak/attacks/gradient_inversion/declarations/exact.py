@@ -60,7 +60,7 @@ _JOINT = Facts(
     deviates=("It follows no paper; the certificate is of the batch as a whole.", _EXPLAINED),
 )
 _PRUNED = Facts(
-    "knows how an update was pruned: what was sent is exact, what was left out lies between bounds",
+    "knows how an update was pruned: rows are those whose gradient lies in the interval of every element",
     needs=(
         "One FedSGD gradient of one client, pruned by leaving out the smallest elements of every tensor, or any.",
         _ANY_CHAIN,

@@ -201,7 +201,8 @@ class Pruned:
         is_known = variance == 0
         follows = ~is_known & (is_known.sum(1, keepdim=True) >= n_rows) & (is_known.sum(0) >= n_rows)
         basis, rounding = None if at else one_hot_basis(encoder), ROUNDING * float(layer.square().mean().sqrt())
-        sizes = FIRST_SIZES if bool((is_open & (layer != 0)).any()) else FIRST_SIZES[:1]
+        is_again = bool((is_open & (layer != 0)).any()) and is_known.double().mean() > KNOWN
+        sizes = FIRST_SIZES if is_again else FIRST_SIZES[:1]
         for times in sizes if bool(follows.any()) else ():
             first = torch.where(is_open, times * layer, layer)
             done = completed(first, is_known, ~is_known & ~is_open, n_rows, basis)
@@ -257,6 +258,9 @@ FEW = 0.05
 
 FIRST_SIZES = (1.0, 2.0, 4.0)
 """What completions start from, in the size at which elements were cut off: some end where they do not fit."""
+
+KNOWN = 0.75
+"""Share of the elements from which on a completion that does not fit is worth another start."""
 
 COMPLETED = 4.0
 """Variance of an element that follows from the others, in that of rounding, of what the completion misses of known
