@@ -55,7 +55,15 @@ JOINT = {
     "round_steps": 200,
     "reopenings": 1,
 }
-PRUNED_JOINT = {"noised_restarts": 2, "noised_steps": 200, "rounds": 2, "round_steps": 200, "fills": 2}
+PRUNED_JOINT = {
+    "restarts": 3,
+    "steps": 400,
+    "sweeps": 1,
+    "rounds": 1,
+    "round_steps": 200,
+    "noised_restarts": 2,
+    "noised_steps": 200,
+}
 FEDAVG = {"half_sums": 20_000, "pairs": 2_000_000, "hits": 20_000, "restarts": 1, "steps": 150}
 TABLEAK = {"restarts": 1, "steps": 30}
 OPTIONS: Mapping[str, Mapping[str, Any]] = {

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from lightleak.attacks.attack import ATTACKS
 from lightleak.core.certificate import Certificate, Feasibility
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.reconstruction import Reconstruction
@@ -38,6 +39,11 @@ def script() -> Iterator[ModuleType]:
 @pytest.fixture(scope="module")
 def batches(script: ModuleType) -> Any:
     return __import__("sys").modules["certificate_batches"]
+
+
+def test_attacks_of_the_hunt_have_their_settings(batches: Any) -> None:
+    for name, options in batches.OPTIONS.items():
+        assert ATTACKS.get(name)(**options).name == name
 
 
 def test_a_row_that_was_found_twice_occurs_as_often_as_both(script: ModuleType, batches: Any) -> None:

@@ -11,6 +11,7 @@ import torch
 
 from lightleak.attacks.attack import ATTACKS
 from lightleak.attacks.gradient_inversion.exact.certify.inexact_proof import fit_under_error
+from lightleak.attacks.gradient_inversion.joint import interval_course
 from lightleak.attacks.gradient_inversion.joint.attack import JointInversion
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
 from lightleak.attacks.gradient_inversion.joint.pruned import Pruned, PrunedConfig, PrunedInversion
@@ -175,6 +176,19 @@ def test_more_is_recovered_by_who_knows_that_no_biases_are_sent(make_batch: Any)
     aware = PrunedInversion(PrunedConfig(**WORK)).run(sent, seed=0)
     unaware = JointInversion(JointConfig(noise=1e-3, **UNAWARE)).run(sent, seed=0)
     assert right(aware, batch) > max(right(unaware, batch), 0.9)
+
+
+def test_the_guess_is_returned_where_starts_agree_less_unless_rows_explain_what_was_sent(
+    make_batch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = make_batch(n=6, hidden=(30, 30))
+    monkeypatch.setattr(interval_course, "is_guess_better", lambda *_: True)
+    little = pruned(batch.update, GradientCompression(keep=0.02))
+    found = PrunedInversion(PrunedConfig(restarts=2, steps=20, rounds=0)).run(little, seed=0)
+    guess = ATTACKS.get("random")().run(little, seed=0)
+    assert torch.equal(found.encoded, guess.encoded.to(found.encoded)) and found.certificate.certified == 0
+    much = pruned(batch.update, GradientCompression(keep=0.5))
+    assert right(PrunedInversion(PrunedConfig(**WORK)).run(much, seed=0), batch) == 1
 
 
 def test_progress_sums_to_at_most_one(make_batch: Any) -> None:

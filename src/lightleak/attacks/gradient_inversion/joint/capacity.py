@@ -83,9 +83,7 @@ def _least_square(problem: JointProblem, labels: Tensor, generator: torch.Genera
     """Least squared norm of the gradients of believable batches."""
     squares = []
     for _ in range(BATCHES):
-        rows = believed_rows(problem, labels, len(labels), generator)
-        terms = problem.terms(rows.codes, rows.numbers)
-        gradient = terms.gradient(terms.of_labels(rows.labels, problem.n_rows))
+        gradient = problem.gradient(believed_rows(problem, labels, len(labels), generator))
         squares.append(sum(float(layer.square().sum()) for layer in gradient))
     return min(squares)
 

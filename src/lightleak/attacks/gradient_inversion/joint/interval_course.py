@@ -1,4 +1,4 @@
-"""The course of joint inversion where a client sent intervals in which the elements of a gradient lie.
+"""The search for rows given bounds on every element of a gradient.
 
 Several starts of the engine on the cost of intervals (`intervals`), all at once, then single cells, and rows exchanged
 between the starts (`interval_descent`).
@@ -25,19 +25,22 @@ PRIOR_WEIGHT = 0.25
 `FACTOR`, share of cells after the engine: 81% at a tenth of it, 77% at ten times."""
 
 AMPLITUDES = (3.0, 6.0)
-"""Logits of the present categories where the engine resumes: low enough for it to leave them."""
+"""Logits of the present categories where the engine resumes: low enough for it to leave them. Either was better on
+some of three gradients."""
 
 RESUMED = 0.1
-"""Factor from which intervals narrow where the engine resumes."""
+"""Factor from which intervals narrow where the engine resumes: at 0.3 it ends further off than it began, mostly."""
 
 LEAST_SHARE = 0.01
 """Share of the cost that a round must save for another one to follow."""
 
-COUNTING_STARTS, COUNTING_STEPS = 2, 600
-"""Starts, and the engine's steps of each, by which counts of labels are compared."""
+COUNTING_STARTS, COUNTING_SHARE = 2, 0.25
+"""Starts, and the share of their steps, by which counts of labels are compared. Adult, 32 rows, 9 gradients pruned to
+10% (seeds 70000 and 70001): the best count is within 2 rows of the true one; its own starts then have 5 to 20% less of
+the cells wrong than those of the count by the mean gradient."""
 
 WORSE = 2
-"""Counts in a row that are no better, after which no further ones are tried."""
+"""Counts in a row that are no better, after which no further ones are tried: one may be worse by chance."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class IntervalsConfig(JointConfig):
     owner: ClassVar[str] = "intervals"
 
     restarts: int = 6
-    steps: int = 2400
+    steps: int = 2400  # gradients of GELU pruned to 10%: 98% of the cells at best, 90% with half (seed 70000)
     sweeps: int = 2
     rounds: int = 3
     round_steps: int = 1200
@@ -100,10 +103,6 @@ def solve_within(
     starts = [prior_start(problem.space, problem.n_rows, seed, restart) for restart in range(config.restarts)]
     found = run(starts, labels, config.steps, intervals)
     first, best = list(found), min(found, key=value)
-    _, ensemble = pooled(problem.space, [best, *first], 0)
-    if guess is not None and is_guess_better(problem, first, guess):
-        report(1.0)
-        return Solution(best, problem.value(best), tuple(ensemble), is_guess_better=True)
     report(1 / (1 + config.rounds))
     for done in range(config.rounds):
         before = value(best)
@@ -121,10 +120,11 @@ def solve_within(
             break
     report(1.0)
     _, ensemble = pooled(problem.space, [best, *first], 0)
-    return Solution(best, problem.value(best), tuple(ensemble))
+    is_better = guess is not None and is_guess_better(problem, first, guess)
+    return Solution(best, problem.value(best), tuple(ensemble), is_better)
 
 
-def counted(problem: JointProblem, intervals: Intervals, labels: Tensor, seed: int) -> Tensor:
+def labels_by_starts(problem: JointProblem, intervals: Intervals, labels: Tensor, steps: int, seed: int) -> Tensor:
     """Labels of two classes in class order ``[n]``, of the count under which short starts come nearest.
 
     With a row too many of a class the engine ends far from the intervals. Of more classes there are too many counts.
@@ -133,6 +133,7 @@ def counted(problem: JointProblem, intervals: Intervals, labels: Tensor, seed: i
         problem: see `solve_within`.
         intervals: likewise.
         labels: to start from ``[n]``.
+        steps: the engine's steps of every start.
         seed: root of the starts.
     """
     n = problem.n_rows
@@ -140,7 +141,7 @@ def counted(problem: JointProblem, intervals: Intervals, labels: Tensor, seed: i
         return labels
     widths, sharp, blurred = Widths.of(problem), intervals.at(1.0), intervals.to(torch.float32)
     starts = torch.stack([prior_start(problem.space, n, seed, restart) for restart in range(COUNTING_STARTS)])
-    settings = fresh(COUNTING_STEPS, WIDTH, WIDTH_END)
+    settings = fresh(steps, WIDTH, WIDTH_END)
 
     def value(ones: int) -> float:
         found = optimize(problem, starts, _ordered(labels, ones), settings, widths, blurred)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.joint.coordinate_descent import Moves, neighbor, number_moves
-from lightleak.attacks.gradient_inversion.joint.intervals import Intervals, gradient_of
+from lightleak.attacks.gradient_inversion.joint.intervals import Intervals
 from lightleak.attacks.gradient_inversion.joint.kernels import Gradient
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem, JointRows
 
@@ -32,7 +32,7 @@ def descend_within(
     for _ in range(sweeps):
         codes, numbers, labels = rows.codes.clone(), rows.numbers.clone(), rows.labels.clone()
         tried = number_moves(problem.space, numbers, generator, Moves())
-        total, changed = _float32(gradient_of(problem, rows)), 0
+        total, changed = _float32(problem.gradient(rows)), 0
         for i in torch.randperm(len(codes), generator=generator).tolist():
             terms = problem.terms_around(codes[i], numbers[i], tried[i], torch.float32)
             coefficients, label = terms.coefficients(problem.n_rows), int(labels[i])
@@ -69,7 +69,7 @@ def exchange(
     """
     intervals = intervals.to(torch.float32)
     codes, numbers, labels = rows.codes.clone(), rows.numbers.clone(), rows.labels.clone()
-    total = _float32(gradient_of(problem, rows))
+    total = _float32(problem.gradient(rows))
     for i in torch.randperm(len(codes), generator=generator).tolist():
         tried = JointRows(codes[i : i + 1], numbers[i : i + 1], labels[i : i + 1]).and_also(pool)
         terms = problem.terms(tried.codes, tried.numbers, torch.float32)

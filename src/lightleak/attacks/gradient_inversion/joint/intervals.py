@@ -1,4 +1,4 @@
-"""Rows held against intervals in which the elements of a gradient lie: what a client sends that keeps no more of them.
+"""The cost of rows against lower and upper bounds on every element of a gradient.
 
 A sign says that an element lies above or below zero, pruning that what was left out is no larger than what was sent,
 a cut that an element is at least as large; an element that was sent as it is has an interval of one point. A batch
@@ -9,7 +9,7 @@ Rows that are compared one by one go by how far elements are beyond their interv
 as f vanishes and takes a quarter of the time.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -71,13 +71,16 @@ class Intervals:
         """
         squares = [torch.zeros_like(layer) for layer in problem.target]
         for _ in range(BATCHES):
-            gradient = gradient_of(problem, believed_rows(problem, labels, len(labels), generator))
+            gradient = problem.gradient(believed_rows(problem, labels, len(labels), generator))
             squares = [total + layer.square() / BATCHES for total, layer in zip(squares, gradient, strict=True)]
         # A unit's and an input's own sizes stand in for half of what few batches say about an element.
-        outer = [of.mean(1, keepdim=True) * of.mean(0) / of.mean() for of in squares]
+        means = [max(float(of.mean()), torch.finfo(of.dtype).tiny) for of in squares]
+        outer = [of.mean(1, keepdim=True) * of.mean(0) / mean for of, mean in zip(squares, means, strict=True)]
         sizes = [((one + other) / 2).sqrt() for one, other in zip(squares, outer, strict=True)]
-        sizes = [size.clamp_min(LEAST_SIZE * float(size.square().mean().sqrt())) for size in sizes]
-        return cls(*bounds, tuple(sizes))
+        # A layer that believed rows leave silent is taken to be as large as the largest.
+        typical = [float(size.square().mean().sqrt()) or max(means) ** 0.5 for size in sizes]
+        least = [LEAST_SIZE * own for own in typical]
+        return cls(*bounds, tuple(size.clamp_min(own) for size, own in zip(sizes, least, strict=True)))
 
     def at(self, share: float) -> "Intervals":
         """The same after that share of the optimization; see `Annealed`."""
@@ -143,26 +146,7 @@ class Intervals:
         return sum(int(((g < low) | (g > high)).sum()) for g, low, high in each) / sum(g.numel() for g, _, _ in each)
 
 
-def of_signs(sent: Gradient) -> tuple[Gradient, Gradient]:
-    """Lowest and highest values of elements whose signs were sent; zero is zero (a unit that no row activates)."""
-    least = torch.finfo(torch.float32).tiny
-    lowest = (torch.where(layer > 0, least, torch.where(layer < 0, -torch.inf, 0.0)) for layer in sent)
-    highest = (torch.where(layer < 0, -least, torch.where(layer > 0, torch.inf, 0.0)) for layer in sent)
-    return tuple(lowest), tuple(highest)
-
-
-def gradient_of(problem: JointProblem, rows: JointRows) -> Gradient:
-    """The gradient of a batch, float64."""
-    terms = problem.terms(rows.codes, rows.numbers)
-    return terms.gradient(terms.of_labels(rows.labels, problem.n_rows))
-
-
 def objective(problem: JointProblem, intervals: Intervals, rows: JointRows) -> float:
-    """How far the rows' gradient is beyond the intervals, plus the prior's share: what descends."""
-    beyond = float(intervals.beyond(gradient_of(problem, rows)))
+    """How far the rows' gradient is beyond the intervals, plus the prior's share: the minimized cost."""
+    beyond = float(intervals.beyond(problem.gradient(rows)))
     return beyond + problem.prior_weight * float(problem.penalties(rows.codes, rows.numbers).sum())
-
-
-def are_signs(sent: Iterable[Tensor]) -> bool:
-    """Whether the elements of every tensor have one size, but for zeros."""
-    return all(bool(((part == 0) | (part.abs() == part.abs().max())).all()) for part in sent)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.joint.intervals import Intervals
+from lightleak.attacks.gradient_inversion.joint.intervals import MOST_ELEMENTS, Intervals
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem
 from lightleak.attacks.gradient_inversion.network.client import client_network
 from lightleak.attacks.gradient_inversion.optimize.labels import expand_counts, restore_counts, round_counts
@@ -31,9 +31,9 @@ def starting_labels(update: ClientUpdate, space: RowDomain, generator: torch.Gen
 
 
 def labels_within(problem: JointProblem, intervals: Intervals, generator: torch.Generator) -> Tensor:
-    """Labels in class order, LongTensor ``[n]``, of the counts under which believed rows are least beyond intervals.
+    """Labels in class order, LongTensor ``[n]``, of the counts under which believed rows cost least on average.
 
-    One row after the other changes its class, as long as that helps: the cost is convex in the counts.
+    One row after the other changes its class, as long as that helps: the least cost of all for two classes.
 
     Args:
         problem: of the rows.
@@ -43,18 +43,21 @@ def labels_within(problem: JointProblem, intervals: Intervals, generator: torch.
     n, terms = problem.n_rows, problem.terms(*problem.space.draw(BELIEVED_ROWS, generator, from_prior=True))
     means = [terms.gradient(of_class) for of_class in terms.coefficients(BELIEVED_ROWS).unbind(1)]
     layers = [torch.stack(layer) for layer in zip(*means, strict=True)]  # of a batch of one class each
-    classes, device = len(means), problem.nodes.shares.device
+    classes, at_once = len(means), max(1, MOST_ELEMENTS // max(layer[0].numel() for layer in layers))
     each = torch.eye(classes, dtype=torch.long)
-    moves = torch.stack([b - a for a in each for b in each])  # some of them none
+    moves = torch.stack([b - a for a in each for b in each]).unique(dim=0)  # one of them none
+
+    def cost(counts: Tensor) -> Tensor:
+        shares = (counts / n).to(layers[0])
+        return intervals([torch.einsum("mc,cij->mij", shares, layer) for layer in layers])[0]
+
     counts = round_counts(torch.full((classes,), n / classes), n)
     while True:
         tried = counts + moves
         tried = tried[(tried >= 0).all(1)]
-        shares = (tried / n).to(layers[0])
-        cost, _ = intervals([torch.einsum("mc,cij->mij", shares, layer) for layer in layers])
-        best = tried[int(cost.argmin())]
+        best = tried[int(torch.cat([cost(some) for some in tried.split(at_once)]).argmin())]
         if torch.equal(best, counts):
-            return expand_counts(counts).to(device)
+            return expand_counts(counts).to(problem.nodes.shares.device)
         counts = best
 
 

@@ -87,11 +87,14 @@ class JointProblem:
         nodes, tables = self._in(dtype)
         return self._terms(nodes, tables.around(codes, numbers, tried))
 
+    def gradient(self, rows: JointRows) -> Gradient:
+        """What the rows explain, float64."""
+        terms = self.terms(rows.codes, rows.numbers)
+        return terms.gradient(terms.of_labels(rows.labels, self.n_rows))
+
     def residual(self, rows: JointRows) -> Gradient:
         """The target minus what the rows explain, float64."""
-        terms = self.terms(rows.codes, rows.numbers)
-        explained = terms.gradient(terms.of_labels(rows.labels, self.n_rows))
-        return tuple(t - e for t, e in zip(self.target, explained, strict=True))
+        return tuple(t - e for t, e in zip(self.target, self.gradient(rows), strict=True))
 
     def value(self, rows: JointRows) -> float:
         """Squared distance of the rows' gradient from the target, relative to that of no rows."""

@@ -5,6 +5,7 @@ proportional to the bias's, so that its signs tell which categories occur, and w
 known for every batch. Rows are those whose gradient has the signs that were sent (`interval_course`).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -19,7 +20,8 @@ from lightleak.attacks.gradient_inversion.joint.cell_prior import CellPrior
 from lightleak.attacks.gradient_inversion.joint.course import reporting
 from lightleak.attacks.gradient_inversion.joint.guess import Guess
 from lightleak.attacks.gradient_inversion.joint.interval_course import PRIOR_WEIGHT, IntervalsConfig, solve_within
-from lightleak.attacks.gradient_inversion.joint.intervals import Intervals, are_signs, gradient_of, of_signs
+from lightleak.attacks.gradient_inversion.joint.intervals import Intervals
+from lightleak.attacks.gradient_inversion.joint.kernels import Gradient
 from lightleak.attacks.gradient_inversion.joint.labels import starting_labels
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem
 from lightleak.attacks.gradient_inversion.network.chain import observed_gradient
@@ -76,7 +78,7 @@ class SignInversion(JointInversion):
         found = solve_within(
             problem, signs, labels, self.config, draws, derive_seed(seed, "signs"), reporting(progress), guess.cells
         )
-        missed = signs.missed(gradient_of(problem, found.rows))
+        missed = signs.missed(problem.gradient(found.rows))
         if found.is_guess_better and missed:  # rows that have every sign explain what was sent
             return guess.reconstruction(problem, labels, feasibility)
         return replace(certified_rows(problem, update, found, feasibility), residual=missed)
@@ -104,3 +106,16 @@ def with_present(problem: JointProblem, first: Tensor) -> JointProblem:
     categories = tuple(minus + (-minus).logsumexp(0) for minus in each)
     narrowed = replace(space, present=tuple(present))
     return replace(problem, space=narrowed, prior=CellPrior(categories, prior.values, prior.numbers))
+
+
+def of_signs(sent: Gradient) -> tuple[Gradient, Gradient]:
+    """Lowest and highest values of elements whose signs were sent; zero is zero (a unit that no row activates)."""
+    least = torch.finfo(torch.float32).tiny
+    lowest = (torch.where(layer > 0, least, torch.where(layer < 0, -torch.inf, layer)) for layer in sent)
+    highest = (torch.where(layer < 0, -least, torch.where(layer > 0, torch.inf, layer)) for layer in sent)
+    return tuple(lowest), tuple(highest)
+
+
+def are_signs(sent: Iterable[Tensor]) -> bool:
+    """Whether the elements of every tensor have one size, but for zeros."""
+    return all(bool(((part == 0) | (part.abs() == part.abs().max())).all()) for part in sent)
