@@ -157,6 +157,7 @@ CASES: tuple[Case, ...] = (
     JOINT("inexact", 32, 20, noise=1e-3, goals={"mean": 0.97}),
     Case("pruned", 32, 20, "exact_pruned", defense=("gradient_compression", {"keep": 0.5}), goals={"mean": 0.9}),
     JOINT("pruned", 32, 5, defense=("gradient_compression", {"keep": 0.5})),
+    Case("pruned", 32, 5, "exact_pruned", {"left_out": "any"}, defense=("random_pruning", {"probability": 0.5})),
     *(Case("trained", rows, 5, trained=epochs) for epochs in (1, 10) for rows in (16, 32, 64)),
     *(Case("prior", rows, 10, options={"prior": prior}) for rows in (32, 88) for prior in PRIORS),
     *(JOINT("prior", 128, 3, options={"prior": prior}) for prior in PRIORS),
