@@ -348,8 +348,8 @@ class PrunedInversion(JointInversion):
 
 
 NEAR = 1e-3
-"""Share of the gradient that rows may leave for a proof to be tried, and not to be given up for a guess. All rows that
-were proven left less than 1e-6; a proof that is tried in vain takes up to 14 CPU seconds."""
+"""Share of the gradient that rows may leave for a proof to be tried, and not to be given up for a guess: a proof needs
+what was sent explained to rounding, and takes up to 14 CPU seconds in vain."""
 
 VISIBLE = 0.75
 """Minimum share of rows that stand out for the others to be solved separately where noise is not weak. With 14 of 32 of
