@@ -178,6 +178,17 @@ def test_more_is_recovered_by_who_knows_that_no_biases_are_sent(make_batch: Any)
     assert right(aware, batch) > max(right(unaware, batch), 0.9)
 
 
+def test_bounds_of_other_rows_hold_their_gradient(make_batch: Any) -> None:
+    batch = make_batch(n=4, hidden=(30, 30))
+    labels = torch.eye(2).double()[batch.truth.labels]
+    sent = Pruned.of(observed_gradient(pruned(batch.update, GradientCompression(keep=0.5))), "smallest")
+    known = batch.chain.gradient(batch.x[:1].double(), labels[:1], 4)  # a row's part of the mean over four
+    low, high = sent.bounds_beside(known, 3 / 4)
+    others = batch.chain.gradient(batch.x[1:].double(), labels[1:], 3)
+    for own, least, most in zip(others, low, high, strict=True):
+        assert bool((own >= least - 1e-6).all() and (own <= most + 1e-6).all())
+
+
 def test_the_guess_is_returned_where_starts_agree_less_unless_rows_explain_what_was_sent(
     make_batch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,12 +10,8 @@ from lightleak.attacks.attack import ATTACKS
 from lightleak.attacks.gradient_inversion.joint.attack import JointInversion, pose
 from lightleak.attacks.gradient_inversion.joint.capacity import believed_rows
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
-from lightleak.attacks.gradient_inversion.joint.decision import Cells
-from lightleak.attacks.gradient_inversion.joint.interval_course import (
-    is_guess_better,
-    labels_by_starts,
-    least_around,
-)
+from lightleak.attacks.gradient_inversion.joint.decision import Cells, is_guess_better
+from lightleak.attacks.gradient_inversion.joint.interval_course import IntervalsConfig, labels_by_starts, least_around
 from lightleak.attacks.gradient_inversion.joint.interval_descent import descend_within, exchange
 from lightleak.attacks.gradient_inversion.joint.intervals import Intervals, objective
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem, JointRows
@@ -152,7 +148,7 @@ def test_counts_of_labels_are_those_of_starts_that_come_nearest(make_batch: Any)
     batch = make_batch(n=6, hidden=(40, 40))
     problem, intervals, truth = held_against(batch, halved(batch.update), is_pruned=True)
     wrong = torch.zeros_like(truth.labels) if truth.labels.any() else torch.ones_like(truth.labels)
-    found = labels_by_starts(problem, intervals, wrong, 200, 0)
+    found = labels_by_starts(problem, intervals, wrong, IntervalsConfig(steps=800), 0)
     assert abs(int(found.sum()) - int(truth.labels.sum())) < abs(int(wrong.sum()) - int(truth.labels.sum()))
     assert torch.equal(found, found.sort().values)
     asked: list[int] = []

@@ -66,7 +66,10 @@ _PRUNED = Facts(
         _ANY_CHAIN,
         _AFFINE,
     ),
-    deviates=("It follows no paper. Rows are certified where they explain what was sent and no other cells do.",),
+    deviates=(
+        "It follows no paper. Rows are certified where they explain what was sent and no other cells do; where they do "
+        "not, and starts disagree, the best guess is returned.",
+    ),
 )
 _SIGNS = Facts(
     "knows that signs were sent: rows are those whose gradient has them",

@@ -130,3 +130,12 @@ def is_no_better(problem: JointProblem, rows: JointRows, guess: Cells, generator
     encoder = problem.space.encoder
     draws = [Cells.of(problem, draw) for draw in posterior_draws(problem, rows, generator)]
     return expected_right(guess, draws, encoder) >= expected_right(Cells.of(problem, rows), draws, encoder)
+
+
+def is_guess_better(problem: JointProblem, starts: Sequence[JointRows], guess: Cells) -> bool:
+    """Whether the guess has as many cells in common with independent starts as these have with each other."""
+    cells, encoder = [Cells.of(problem, rows) for rows in starts], problem.space.encoder
+    if len(cells) < 2:
+        return False
+    with_others = [expected_right(one, [o for o in cells if o is not one], encoder) for one in cells]
+    return expected_right(guess, cells, encoder) >= sum(with_others) / len(with_others)

@@ -14,7 +14,7 @@ from torch import Tensor
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
 from lightleak.attacks.gradient_inversion.joint.continuous import Widths, one_hot_start, optimize, prior_start
 from lightleak.attacks.gradient_inversion.joint.course import WIDTH, WIDTH_END, Report, Solution, fresh
-from lightleak.attacks.gradient_inversion.joint.decision import Cells, expected_right
+from lightleak.attacks.gradient_inversion.joint.decision import Cells, is_guess_better
 from lightleak.attacks.gradient_inversion.joint.interval_descent import descend_within, exchange
 from lightleak.attacks.gradient_inversion.joint.intervals import Intervals, objective
 from lightleak.attacks.gradient_inversion.joint.pooling import pooled
@@ -32,7 +32,7 @@ RESUMED = 0.1
 """Factor from which intervals narrow where the engine resumes: at 0.3 it ends further off than it began, mostly."""
 
 LEAST_SHARE = 0.01
-"""Share of the cost that a round must save for another one to follow."""
+"""Share of the cost that a round must save for another one to follow: the last rounds gain few cells (not tuned)."""
 
 COUNTING_STARTS, COUNTING_SHARE = 2, 0.25
 """Starts, and the share of their steps, by which counts of labels are compared. Adult, 32 rows, 10 pruned gradients of
@@ -123,7 +123,9 @@ def solve_within(
     return Solution(best, problem.value(best), tuple(ensemble), is_better)
 
 
-def labels_by_starts(problem: JointProblem, intervals: Intervals, labels: Tensor, steps: int, seed: int) -> Tensor:
+def labels_by_starts(
+    problem: JointProblem, intervals: Intervals, labels: Tensor, config: IntervalsConfig, seed: int
+) -> Tensor:
     """Labels of two classes in class order ``[n]``, of the count under which short starts come nearest.
 
     With a row too many of a class the engine ends far from the intervals. Of more classes there are too many counts.
@@ -132,7 +134,7 @@ def labels_by_starts(problem: JointProblem, intervals: Intervals, labels: Tensor
         problem: see `solve_within`.
         intervals: likewise.
         labels: to start from ``[n]``.
-        steps: the engine's steps of every start.
+        config: the settings.
         seed: root of the starts.
     """
     n = problem.n_rows
@@ -140,7 +142,7 @@ def labels_by_starts(problem: JointProblem, intervals: Intervals, labels: Tensor
         return labels
     widths, sharp, blurred = Widths.of(problem), intervals.at(1.0), intervals.to(torch.float32)
     starts = torch.stack([prior_start(problem.space, n, seed, restart) for restart in range(COUNTING_STARTS)])
-    settings = fresh(steps, WIDTH, WIDTH_END)
+    settings = fresh(max(1, int(COUNTING_SHARE * config.steps)), WIDTH, WIDTH_END)
 
     def value(ones: int) -> float:
         found = optimize(problem, starts, _ordered(labels, ones), settings, widths, blurred)
@@ -171,12 +173,3 @@ def least_around(value: Callable[[int], float], start: int, most: int) -> int:
 def _ordered(labels: Tensor, ones: int) -> Tensor:
     """Labels of two classes in class order, so many of them 1."""
     return (torch.arange(len(labels), device=labels.device) >= len(labels) - ones).to(labels.dtype)
-
-
-def is_guess_better(problem: JointProblem, starts: list[JointRows], guess: Cells) -> bool:
-    """Whether the guess has as many cells in common with independent starts as these have with each other."""
-    cells, encoder = [Cells.of(problem, rows) for rows in starts], problem.space.encoder
-    if len(cells) < 2:
-        return False
-    with_others = [expected_right(one, [o for o in cells if o is not one], encoder) for one in cells]
-    return expected_right(guess, cells, encoder) >= sum(with_others) / len(with_others)

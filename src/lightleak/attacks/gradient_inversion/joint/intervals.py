@@ -1,7 +1,7 @@
 """The cost of rows against lower and upper bounds on every element of a gradient.
 
 A sign says that an element lies above or below zero, pruning that what was left out is no larger than what was sent,
-a cut that an element is at least as large; an element that was sent as it is has an interval of one point. A batch
+a cut that an element is at least as large; an element that was sent unchanged has an interval of one point. A batch
 whose gradient lies in all intervals explains what was sent. On the way there an element g between l and u, of typical
 size s, costs ``log(1 + exp((g - u) / (f s))) + log(1 + exp((l - g) / (f s)))``: for a sign the logistic likelihood. The
 factor f narrows: blurred intervals show the way to rows that are far off, sharp ones tell apart those that are near.

@@ -1,4 +1,4 @@
-"""Labels to start from: how many rows of each class, read off the last bias with what is believed of rows."""
+"""Labels to start from: how many rows of each class, by the last bias, or by bounds on all layers."""
 
 import torch
 from torch import Tensor
