@@ -16,10 +16,10 @@ How to add a kind of run, ``kinds/NAME.py``, listed in `kinds.MODULES`:
    nothing but dashes. A cell is text or a `Cell` with smaller lines. `cells_table` takes lines whose cells are ready.
 5. Write prose as macros of ``templates/NAME.html.j2``, sentences with their conditions, and draw them with
    ``page.fill("NAME", "macro", facts...)``; the functions of `format` are filters there. A plain string is a paragraph.
-   Begin with a section ``summary`` (threat model and limits), continue with `sections.common.subject_section` (what was
-   attacked, assumptions, attacks left out), and end with `sections.common.run_section`. Further sections:
-   `sections.common.warnings_section`, `charts.pairs_by_name` (two marks on a line by name), and those of updates
-   (`training`, `rows`, `certificates`).
+   Begin with a section ``summary`` (threat model and limits), continue with `subject_section` (what was attacked,
+   assumptions, attacks left out), and end with `run_section`, both of `sections.subject_and_run`. Further sections: its
+   `warnings_section`, `charts.pairs_by_name` (two marks on a line by name), and those of updates (`training`, `rows`,
+   `certificates`).
    Charts of shares are `charts.bar_figure`, `line_figure`, `estimate_figure`; anything else is a `plot.chart.Plot`.
 6. Take numbers and names in words from `format` alone, intervals from `intervals`, drawings from ``plot``. Say each
    fact once. Every value is escaped.

@@ -20,7 +20,7 @@ from lightleak.report.plot.axis import Axis, axis
 from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, Style, draw, stairs
 from lightleak.report.read import Run
 from lightleak.report.sections.bound_gap import FILE_NAME, SCHEMA_VERSION, Game, gap_section
-from lightleak.report.sections.common import run_section, subject_of, subject_section, title_of
+from lightleak.report.sections.subject_and_run import run_section, subject_of, subject_section, title_of
 from lightleak.report.sections.summary import first_page, interval_cell
 from lightleak.report.sections.tested import NOT_TESTED, Findings, evidence_section
 

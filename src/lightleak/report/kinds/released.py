@@ -19,8 +19,14 @@ from lightleak.report.page import cells_table, fill
 from lightleak.report.plot.chart import Rule
 from lightleak.report.read import Run
 from lightleak.report.sections import inversion
-from lightleak.report.sections.common import run_section, subject_of, subject_section, title_of, warnings_section
 from lightleak.report.sections.pictures import PictureGrid, load_pictures, pictures_section
+from lightleak.report.sections.subject_and_run import (
+    run_section,
+    subject_of,
+    subject_section,
+    title_of,
+    warnings_section,
+)
 from lightleak.report.sections.summary import RiskLine, first_page, risks_table
 from lightleak.report.sections.tested import NOT_TESTED, Findings, evidence_section
 

@@ -12,7 +12,7 @@ from lightleak.report.kinds.study_trials import Search, check_comparable, read_s
 from lightleak.report.page import cells_table, figures, fill, line_of
 from lightleak.report.plot.chart import shorten
 from lightleak.report.read import Run
-from lightleak.report.sections.common import run_section, title_of
+from lightleak.report.sections.subject_and_run import run_section, title_of
 
 MOST_BARS = 12
 LONGEST_NAME = 40

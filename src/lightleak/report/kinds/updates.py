@@ -26,9 +26,9 @@ from lightleak.report.kinds.updates_words import (
 from lightleak.report.page import figures, table_of
 from lightleak.report.read import Run
 from lightleak.report.sections.certificates import certificates_section
-from lightleak.report.sections.common import run_section, subject_of, subject_section, title_of
 from lightleak.report.sections.people import people_section
 from lightleak.report.sections.rows import rows_section, typical_batch
+from lightleak.report.sections.subject_and_run import run_section, subject_of, subject_section, title_of
 from lightleak.report.sections.tested import evidence_section
 from lightleak.report.sections.training import training_section
 

@@ -20,10 +20,10 @@ from lightleak.report.kinds.updates_runs import Line, Measured
 from lightleak.report.kinds.updates_words import words
 from lightleak.report.page import fill, table_of
 from lightleak.report.read import Run
-from lightleak.report.sections.common import left_out
 from lightleak.report.sections.exposed import always_exposed
 from lightleak.report.sections.means import roles
 from lightleak.report.sections.people import guess_of, people_figure, risk_lines, strongest, worst_words
+from lightleak.report.sections.subject_and_run import left_out
 from lightleak.report.sections.summary import MOST_RUNS, RiskLine, first_page, of_hundred_cell, risks_table
 from lightleak.report.sections.tested import NOT_TESTED, Findings
 

@@ -28,8 +28,14 @@ from lightleak.report.page import figures, fill, folded, table_of
 from lightleak.report.plot.axis import axis
 from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, draw
 from lightleak.report.read import Run
-from lightleak.report.sections.common import run_section, subject_of, subject_section, title_of, warnings_section
 from lightleak.report.sections.norms import KIND_TITLES, norm_entries, norms_section
+from lightleak.report.sections.subject_and_run import (
+    run_section,
+    subject_of,
+    subject_section,
+    title_of,
+    warnings_section,
+)
 from lightleak.report.sections.summary import first_page, interval_cell, of_hundred_cell
 from lightleak.report.sections.tested import CONTROLLER, NOT_TESTED, evidence_section
 from lightleak.report.sections.tested import Findings as Results
