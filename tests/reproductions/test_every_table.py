@@ -147,6 +147,19 @@ def test_as_many_batches_as_asked_are_measured_without_a_probe(
     assert cut.why == "measured within 3 times the budget: 1, those that take least"
 
 
+@pytest.mark.parametrize(
+    ("name", "selection", "times"),
+    [
+        ("thesis-table5.3", Selection(seeds=(3, 4)), 2),
+        ("thesis-table5.3", Selection(batches=7), None),
+        ("tableak-table1", Selection(seeds=(3, 4)), None),
+        ("tableak-table1", Selection(seeds=(3, 4), batches=7), 7),
+    ],
+)
+def test_what_a_table_repeats_says_how_often_it_is_asked_for(name: str, selection: Selection, times: int) -> None:
+    assert reproduce.reproduction_of(load_paper_table(name), selection, CPU).asked == times
+
+
 def test_a_table_of_which_all_was_run_before_says_where_that_was(tmp_path: Path, silent: Console) -> None:
     asked = Selection(batches=2)
     first = run_every_table("tableak-made1", tmp_path, HERE, 1.0, asked, silent).tables[0]

@@ -46,9 +46,9 @@ def run_every_table(
 ) -> Status:
     """Run every table whose name fits a pattern, and write ``status.json`` and ``status.html`` after each.
 
-    How often a table's cells are measured follows from its budget and short probes (`Reproduction.afforded`). Tables
-    that repeat batches are not probed where the selection says how often. A table too expensive for its budget is
-    measured in part (`run_table`). Each is run into a folder of its own; attacks that an earlier table has run with the
+    How often a table's cells are measured follows from its budget and short probes (`Reproduction.afforded`), unless
+    the selection says how often (`Reproduction.asked`). A table too expensive for its budget is measured in part
+    (`run_table`). Each is run into a folder of its own; attacks that an earlier table has run with the
     same settings on the same batches are taken from there. Tables that have been run with the same or a larger budget
     are not run again, unless a part of them failed.
 
@@ -126,10 +126,10 @@ def run_table(
         reproduction = reproduction_of(table, selection, engine.device)
         if reproduction.repeats == "seeds" and selection.batches is not None:
             return run_table(table, folder, engine, budget, replace(selection, batches=None), console, costs)
-        if selection.batches is None:
+        if (times := reproduction.asked) is None:
             chosen, beyond = _afforded(reproduction, budget, costs)
         else:
-            chosen, beyond = reproduction.measured_times(selection.batches), WITHIN
+            chosen, beyond = reproduction.measured_times(times), WITHIN
         place = folder / line_name(table.name, selection)
         command = command_of(table.name, chosen)
         first = frozenset(reproduction.strongest.values()) if beyond else None

@@ -242,6 +242,13 @@ class Reproduction(Shared, ABC):
         """Return the selection of a run that begins only the cells for which its budget suffices."""
         return self.measured_times(FEWEST)
 
+    @property
+    def asked(self) -> int | None:
+        """How often the selection says that every cell is measured; one seed, the default, says nothing."""
+        if self.repeats == "batches":
+            return self.selection.batches
+        return len(self.selection.seeds) if len(self.selection.seeds) > 1 else None
+
     def measured_times(self, times: int) -> Selection:
         """Return the selection with so many measurements of every cell, but not more than `most`."""
         times = min(times, self.most)
