@@ -8,20 +8,28 @@ import pytest
 import torch
 
 from lightleak.attacks.gradient_inversion.joint.atoms import Nodes
+from lightleak.attacks.gradient_inversion.joint.attack import pose
+from lightleak.attacks.gradient_inversion.joint.intervals import Intervals
 from lightleak.attacks.gradient_inversion.joint.kernels import Kernels
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem, JointRows
+from lightleak.attacks.gradient_inversion.joint.pruned import Pruned
+from lightleak.attacks.gradient_inversion.joint.signed import of_signs
+from lightleak.attacks.gradient_inversion.network.chain import observed_gradient
 from lightleak.attacks.gradient_inversion.tables.schema_inference import infer_domain
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import generator
+from lightleak.defenses.horizontal.rounding import Sign
+from lightleak.defenses.horizontal.sparsification import GradientCompression
 
 Posed = Callable[..., tuple[JointProblem, JointRows]]
+HeldAgainst = Callable[..., tuple[JointProblem, Intervals, JointRows]]
 
 
 @pytest.fixture(scope="session")
 def posed(make_batch: Any) -> Posed:
     """The problem of a batch of precise gradients, and the batch itself in its coordinates."""
 
-    def pose(whitened: bool = False, **options: Any) -> tuple[JointProblem, JointRows]:
+    def of_batch(whitened: bool = False, **options: Any) -> tuple[JointProblem, JointRows]:
         batch = make_batch(**{"precise": True, **options})
         n = len(batch.x)
         space = infer_domain(batch.observed[0], batch.encoder, batch.prior, n)
@@ -33,7 +41,7 @@ def posed(make_batch: Any) -> Posed:
         codes, numbers = space.coordinates(batch.cells)
         return problem, JointRows(codes, numbers, batch.truth.labels.clone())
 
-    return pose
+    return of_batch
 
 
 @pytest.fixture(scope="session")
@@ -82,3 +90,39 @@ def cut_off() -> Callable[..., ClientUpdate]:
         return replace(update, update=sent, state="noised")
 
     return cut
+
+
+@pytest.fixture(scope="session")
+def signed() -> Callable[[ClientUpdate], ClientUpdate]:
+    """What a client sends that sends signs alone."""
+
+    def sign(update: ClientUpdate) -> ClientUpdate:
+        return replace(update, update=Sign().apply(update.update, generator(0)), state="noised")
+
+    return sign
+
+
+@pytest.fixture(scope="session")
+def halved() -> Callable[[ClientUpdate], ClientUpdate]:
+    """What a client sends that leaves out the smaller half of the elements."""
+
+    def halve(update: ClientUpdate) -> ClientUpdate:
+        return replace(update, update=GradientCompression(keep=0.5).apply(update.update, generator(0)), state="noised")
+
+    return halve
+
+
+@pytest.fixture(scope="session")
+def held_against() -> HeldAgainst:
+    """The problem of an update, the intervals of signs, or of what was pruned, and the true rows."""
+
+    def hold(batch: Any, update: ClientUpdate, is_pruned: bool = False) -> tuple[JointProblem, Intervals, JointRows]:
+        observed = observed_gradient(update)
+        problem = replace(pose(update, batch.encoder, observed, 1.0, "auto"), prior_weight=0.25)
+        codes, numbers = problem.space.coordinates(batch.cells)
+        truth = JointRows(codes, numbers, batch.truth.labels.clone())
+        pruned = Pruned.of(observed, "smallest")
+        bounds = (pruned.lowest, pruned.highest) if is_pruned else of_signs(observed)
+        return problem, Intervals.of(problem, bounds, truth.labels, generator(0)), truth
+
+    return hold

@@ -22,7 +22,7 @@ def noised(batch: Any, noise: float) -> JointProblem:
         layer + noise * torch.randn(layer.shape, generator=draws, dtype=layer.dtype)
         for layer in observed_gradient(batch.update)
     )
-    return pose(batch.update, batch.encoder, gradient, noise, JointConfig())
+    return pose(batch.update, batch.encoder, gradient, noise, "auto")
 
 
 def labels_of(batch: Any) -> torch.Tensor:

@@ -60,7 +60,7 @@ def test_starts_on_a_noised_gradient_are_pooled_and_none_is_more_probable(make_b
     batch = noised(make_batch(n=4, hidden=(30, 30)), 0.02, seed=0, on_zeros=True)
     config = JointConfig(noised_restarts=2, noised_steps=60)
     deviation = 0.02 * float(batch.observed[0].square().mean().sqrt())
-    problem = pose(batch.update, batch.encoder, batch.observed, deviation, config)
+    problem = pose(batch.update, batch.encoder, batch.observed, deviation, config.prior)
     found, told = run(problem, batch.truth.labels, config)
     assert told == [1 / 3, 1.0], "the first start explains all but the noise"
     assert not found.solved and len(found.ensemble) == 2
@@ -73,7 +73,7 @@ def test_rows_that_are_known_stay_until_the_others_are_solved(make_batch: Any, n
     batch = noised(make_batch(n=4, hidden=(30, 30)), 1e-4, seed=0, on_zeros=True)
     config = JointConfig(noised_restarts=1, noised_steps=1, noised_rounds=0)
     deviation = 1e-4 * float(batch.observed[0].square().mean().sqrt())
-    problem = pose(batch.update, batch.encoder, batch.observed, deviation, config)
+    problem = pose(batch.update, batch.encoder, batch.observed, deviation, config.prior)
     codes, numbers = problem.space.coordinates(batch.cells)
     truth = JointRows(codes, numbers, batch.truth.labels)
     for known in (2, 4):

@@ -12,8 +12,11 @@ import torch
 from lightleak.attacks.attack import ATTACKS
 from lightleak.attacks.gradient_inversion.exact.certify.inexact_proof import fit_under_error
 from lightleak.attacks.gradient_inversion.joint import interval_course
+from lightleak.attacks.gradient_inversion.joint import pruned as module
 from lightleak.attacks.gradient_inversion.joint.attack import JointInversion
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
+from lightleak.attacks.gradient_inversion.joint.course import Solution
+from lightleak.attacks.gradient_inversion.joint.problem import JointProblem, JointRows
 from lightleak.attacks.gradient_inversion.joint.pruned import Pruned, PrunedConfig, PrunedInversion
 from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, observed_gradient
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
@@ -26,7 +29,7 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.data.schema import Column, TableSchema
 from lightleak.defenses.horizontal.sparsification import GradientCompression, RandomPruning
 
-WORK = {"restarts": 3, "steps": 1000, "rounds": 1, "round_steps": 100, "noised_restarts": 1, "noised_steps": 80}
+WORK = {"restarts": 3, "steps": 1000, "rounds": 1, "round_steps": 100}
 UNAWARE = {"noised_restarts": 1, "noised_steps": 80, "noised_rounds": 0}
 
 
@@ -64,8 +67,7 @@ def test_bounds_of_what_was_left_out_hold_and_what_was_sent_stays(make_batch: An
             smallest = layer[:, part][~out[:, part]].abs().min()
             assert (one[:, part][out[:, part]] == smallest).all()
     left = sum(float((t - s).square().sum()) for t, s in zip(whole, sent, strict=True))
-    elements = sum(layer.numel() for layer in sent)
-    assert found.deviation == pytest.approx((left / elements) ** 0.5, rel=0.6)
+    assert sum(float(layer.sum()) for layer in found.variance) ** 0.5 == pytest.approx(left**0.5, rel=0.6)
 
 
 def test_elements_left_out_at_random_may_be_as_large_as_any_sent(make_batch: Any) -> None:
@@ -101,6 +103,30 @@ def test_what_was_not_sent_follows_and_rows_are_proven_by_what_was(make_batch: A
     assert found.follows and not found.open[1].any() and float(missing) < 0.01 * float(before)
     rows = PrunedInversion(PrunedConfig(**WORK)).run(update, seed=0)
     assert rows.certificate.certified == 6 and right(rows, batch) == 1
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.3])
+def test_rows_that_stand_out_are_proven_whatever_the_others_numbers(
+    make_batch: Any, cut_off: Any, monkeypatch: pytest.MonkeyPatch, shift: float
+) -> None:
+    batch = make_batch(n=6, hidden=(40, 40))
+    visible, within, asked = module.rows_that_stand_out, module.solve_within, []
+
+    def all_but_one(*arguments: Any) -> JointRows:
+        rows = visible(*arguments)
+        return JointRows(rows.codes[:5], rows.numbers[:5], rows.labels[:5])
+
+    def shifted(problem: JointProblem, *arguments: Any) -> Solution:
+        found = within(problem, *arguments)
+        asked.append((problem.n_rows, arguments[2].restarts))
+        return replace(found, rows=replace(found.rows, numbers=found.rows.numbers + shift))
+
+    monkeypatch.setattr(module, "rows_that_stand_out", all_but_one)
+    monkeypatch.setattr(module, "solve_within", shifted)
+    monkeypatch.setattr(module, "_refit", lambda pruned, problem, rows: (problem, rows))
+    rows = PrunedInversion(PrunedConfig(**WORK)).run(cut_off(batch.update), seed=0)
+    assert asked == [(1, 4 * WORK["restarts"])] and right(rows, batch) == 1
+    assert rows.certificate.certified >= 5
 
 
 def proven(sent: Pruned, chain: ReLUChain, space: RowDomain, x: torch.Tensor, labels: torch.Tensor) -> list[bool]:
@@ -159,14 +185,6 @@ def test_a_layer_of_which_nothing_is_sent_is_refused_no_row(make_batch: Any) -> 
     changed = {name: value * (not name.startswith("linears.0")) for name, value in update.update.items()}
     found = PrunedInversion(PrunedConfig(**WORK)).run(replace(update, update=changed, state="noised"), seed=0)
     assert len(found.encoded) == 3 and found.certificate.certified == 0
-
-
-def test_layers_of_which_something_is_open_do_not_count_beside_one_that_is_known(make_batch: Any) -> None:
-    found = Pruned.of(observed_gradient(make_batch(n=6, hidden=(40, 40)).update), "smallest")
-    is_open = tuple(torch.zeros_like(layer, dtype=torch.bool) for layer in found.sent)
-    is_open[1][0, 0] = is_open[2][0, 0] = True
-    assert replace(found, open=is_open).open_layers == frozenset()
-    assert replace(found, open=is_open, follows=True).open_layers == {2}
 
 
 def test_more_is_recovered_by_who_knows_that_no_biases_are_sent(make_batch: Any) -> None:

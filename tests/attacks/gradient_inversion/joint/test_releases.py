@@ -53,7 +53,7 @@ def released(batch: Any, count: int, rate: float, sigma: float = SIGMA) -> Clien
 
 def posed_together(batch: Any, update: ClientUpdate, noises: tuple[float, ...]) -> JointProblem:
     observed = [observed_gradient(release) for release in update.releases]
-    problem = pose(update, batch.encoder, observed[0], SIGMA, QUICK)
+    problem = pose(update, batch.encoder, observed[0], SIGMA, "auto")
     return together(problem, [ReLUChain.of(release) for release in update.releases], observed, noises)
 
 
@@ -61,7 +61,7 @@ def posed_on_mean(batch: Any, update: ClientUpdate) -> JointProblem:
     """The problem of the releases' mean, whose noise is smaller."""
     observed = [observed_gradient(release) for release in update.releases]
     mean: Gradient = tuple(torch.stack(layers).mean(0) for layers in zip(*observed, strict=True))
-    return pose(update, batch.encoder, mean, SIGMA / len(observed) ** 0.5, QUICK)
+    return pose(update, batch.encoder, mean, SIGMA / len(observed) ** 0.5, "auto")
 
 
 def drawn(problem: JointProblem, seed: int, n: int = 4) -> JointRows:

@@ -66,7 +66,7 @@ def test_a_noised_batch_behind_gelu_is_found_and_proven(make_batch: Any) -> None
 def test_a_pruned_batch_behind_gelu_is_found_and_proven(make_batch: Any, cut_off: Any) -> None:
     batch = make_batch(n=4)
     sent = cut_off(observed(batch, "gelu"))
-    found = PrunedInversion(PrunedConfig(noised_steps=80, noised_restarts=1)).run(sent, 0)
+    found = PrunedInversion(PrunedConfig(restarts=1, steps=80)).run(sent, 0)
     assert found.certificate is not None and set(found.certificate.status) == {"certified"}
     for own, other in ((found.encoded, batch.truth.inputs), (batch.truth.inputs, found.encoded)):
         codes = [batch.encoder.project(rows.double())[0] for rows in (own, other)]

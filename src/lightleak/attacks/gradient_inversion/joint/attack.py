@@ -14,7 +14,7 @@ from lightleak.attacks.gradient_inversion.exact.certify.feasibility import estim
 from lightleak.attacks.gradient_inversion.exact.certify.inexact_proof import fit_under_error
 from lightleak.attacks.gradient_inversion.exact.certify.proof import proven_together
 from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
-from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows, CertifyingInversion
+from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows, CertifyingInversion, Config
 from lightleak.attacks.gradient_inversion.exact.spaces.residual import Residual
 from lightleak.attacks.gradient_inversion.joint.atoms import Nodes
 from lightleak.attacks.gradient_inversion.joint.capacity import is_hopeless
@@ -38,7 +38,7 @@ from lightleak.attacks.gradient_inversion.network.of_update import names_of_laye
 from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork
 from lightleak.attacks.gradient_inversion.tables.entropy import cell_entropy
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
-from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
+from lightleak.attacks.gradient_inversion.tables.row_prior import PriorSource, RowPrior
 from lightleak.attacks.gradient_inversion.tables.schema_inference import infer_domain
 from lightleak.attacks.gradient_inversion.tables.uncertainty import cell_uncertainty
 from lightleak.core.certificate import Feasibility
@@ -51,42 +51,14 @@ from lightleak.data.marginals import Marginals
 CITATION = "LightLeak: all rows of a batch moved against the whole gradient, with derivatives of ReLU's masks"
 
 
-class JointInversion(CertifyingInversion[JointConfig]):
-    """Recover all rows of a FedSGD batch together, labels included, where single rows cannot be distinguished.
+class OneGradientInversion(CertifyingInversion[Config]):
+    """An attack on all rows of one client's FedSGD gradient at once, behind ReLU or one smooth activation."""
 
-    Needs a network of linear layers with ReLU or one smooth activation between them, at least one of them hidden, and
-    no labels. Under noise, rows that stand out of it are found one at a time (`visible_rows`), the others together;
-    where it hides what a search needs, the best guess is returned (`capacity`, `decision`).
-    Rows are certified where the batch explains the gradient to its rounding, or to its noise, and they could have no
-    other cells, and likely otherwise.
-    """
-
-    name = "exact_joint"
-    title = "Exact inversion of all rows jointly"
     citation = CITATION
-    combines_releases: ClassVar[bool] = True
-
-    def check(self, update: ClientUpdate) -> None:
-        """See `CertifyingInversion.check`; several releases must all be noised, as that is what they average out.
-
-        Raises:
-            ObservationError: one of several releases has no noise.
-            UnsupportedError: see `CertifyingInversion.check`.
-        """
-        super().check(update)
-        if update.further_updates and min(self._releases(update, TableEncoder.of(update))[1]) == 0:
-            raise ObservationError(f"{self.name} combines releases behind noise, and one of these has none")
 
     def check_network(self, update: ClientUpdate) -> None:
         """See `CertifyingInversion.check_network`; a smooth activation is served as well."""
         chain_names(update)
-
-    def _releases(self, update: ClientUpdate, encoder: TableEncoder) -> tuple[list[Gradient], list[float]]:
-        """The gradient of every release, and the deviation of its noise."""
-        observed = [observed_gradient(release, encoder.shift.device) for release in update.releases]
-        if self.config.noise is not None:
-            return observed, [self.config.noise] * len(observed)
-        return observed, [estimated_noise(gradient, encoder) for gradient in observed]
 
     def check_protocol(self, update: ClientUpdate) -> None:
         """Refuse weight deltas, aggregates, and a gradient of zeros."""
@@ -100,13 +72,46 @@ class JointInversion(CertifyingInversion[JointConfig]):
         if not any(bool(value.any()) for value in update.update.values()):
             raise ObservationError(f"{self.name} fits rows to a gradient, and this one is zero in every element")
 
+
+class JointInversion(OneGradientInversion[JointConfig]):
+    """Recover all rows of a FedSGD batch together, labels included, where single rows cannot be distinguished.
+
+    Needs a network of linear layers with ReLU or one smooth activation between them, at least one of them hidden, and
+    no labels. Under noise, rows that stand out of it are found one at a time (`visible_rows`), the others together;
+    where it hides what a search needs, the best guess is returned (`capacity`, `decision`).
+    Rows are certified where the batch explains the gradient to its rounding, or to its noise, and they could have no
+    other cells, and likely otherwise.
+    """
+
+    name = "exact_joint"
+    title = "Exact inversion of all rows jointly"
+    combines_releases: ClassVar[bool] = True
+
+    def check(self, update: ClientUpdate) -> None:
+        """See `CertifyingInversion.check`; several releases must all be noised, as that is what they average out.
+
+        Raises:
+            ObservationError: one of several releases has no noise.
+            UnsupportedError: see `CertifyingInversion.check`.
+        """
+        super().check(update)
+        if update.further_updates and min(self._releases(update, TableEncoder.of(update))[1]) == 0:
+            raise ObservationError(f"{self.name} combines releases behind noise, and one of these has none")
+
+    def _releases(self, update: ClientUpdate, encoder: TableEncoder) -> tuple[list[Gradient], list[float]]:
+        """The gradient of every release, and the deviation of its noise."""
+        observed = [observed_gradient(release, encoder.shift.device) for release in update.releases]
+        if self.config.noise is not None:
+            return observed, [self.config.noise] * len(observed)
+        return observed, [estimated_noise(gradient, encoder) for gradient in observed]
+
     def invert(
         self, update: ClientUpdate, encoder: TableEncoder, seed: int, progress: Progress | None
     ) -> CertifiedRows:
         """See `CertifyingInversion.invert`."""
         observed, noises = self._releases(update, encoder)
         noise = hypot(*noises) / sqrt(len(noises))
-        problem = pose(update, encoder, observed[0], noise, self.config)
+        problem = pose(update, encoder, observed[0], noise, self.config.prior, self.config.ridge)
         if len(observed) > 1:
             chains = [any_chain(release, encoder.shift.device) for release in update.releases]
             problem = together(problem, chains, observed, noises)
@@ -247,7 +252,12 @@ def certified_rows(
 
 
 def pose(
-    update: ClientUpdate, encoder: TableEncoder, observed: Gradient, noise: float, config: JointConfig
+    update: ClientUpdate,
+    encoder: TableEncoder,
+    observed: Gradient,
+    noise: float,
+    prior: PriorSource,
+    ridge: float = JointConfig.ridge,
 ) -> JointProblem:
     """The problem of a gradient: whitened and in the columns it shows, or plain with a prior where it is noised.
 
@@ -256,18 +266,19 @@ def pose(
         encoder: its encoder, on the device of the work.
         observed: its gradient.
         noise: deviation of the noise on its elements.
-        config: ridge and prior.
+        prior: see `ExactSettings`.
+        ridge: see `JointConfig`.
     """
-    prior, n = RowPrior.of(update, encoder, config.prior), update.facts.n_rows
+    cells, n = RowPrior.of(update, encoder, prior), update.facts.n_rows
     nodes = Nodes.of([any_chain(update, encoder.shift.device)])
     if noise == 0:
-        space = infer_domain(observed[0], encoder, prior, n)
-        kernels = Kernels.whitened(nodes, space, config.ridge, generator(0, "second moments"))
+        space = infer_domain(observed[0], encoder, cells, n)
+        kernels = Kernels.whitened(nodes, space, ridge, generator(0, "second moments"))
         return JointProblem(space, nodes, kernels, observed, n)
-    marginals = Marginals.from_dict(update.marginals) if prior.source == "marginals" and update.marginals else None
-    whole = RowDomain.whole(encoder, prior)
+    marginals = Marginals.from_dict(update.marginals) if cells.source == "marginals" and update.marginals else None
+    whole = RowDomain.whole(encoder, cells)
     ties = {} if marginals is None else ties_of_marginals(encoder, marginals)
-    space = RowDomain(encoder, prior, whole.present, {}, ties)
+    space = RowDomain(encoder, cells, whole.present, {}, ties)
     kernels = Kernels.plain(nodes.depth)
     return JointProblem(space, nodes, kernels, observed, n, CellPrior.of(space, marginals), 2 * noise**2)
 

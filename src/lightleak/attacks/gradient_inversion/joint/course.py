@@ -204,23 +204,6 @@ def solve_noised(
     return Solution(rows, problem.value(rows), tuple(ensemble))
 
 
-def continued(
-    problem: JointProblem, rows: JointRows, config: JointConfig, draws: torch.Generator, seed: int
-) -> Solution:
-    """Continue from rows that explained nearly the same noised gradient.
-
-    Args:
-        problem: see `solve_noised`.
-        rows: where to start.
-        config: the settings.
-        draws: a CPU generator, for moves.
-        seed: root of fresh starts of doubtful rows.
-    """
-    rows = min([rows, _settled(problem, rows, draws)], key=problem.objective)
-    found = _refined(problem, whitened(problem), rows, config, Widths.of(problem), draws, seed)
-    return Solution(found, problem.value(found), (found, rows))
-
-
 def _refined(
     problem: JointProblem,
     white: "Whitened | None",

@@ -19,22 +19,16 @@ from lightleak.attacks.attack import Progress
 from lightleak.attacks.gradient_inversion.exact.certify.feasibility import estimate_feasibility, row_kind
 from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows
 from lightleak.attacks.gradient_inversion.joint.attack import (
-    JointInversion,
+    OneGradientInversion,
     certified_rows,
     pose,
     rows_that_stand_out,
 )
-from lightleak.attacks.gradient_inversion.joint.capacity import believed_rows
 from lightleak.attacks.gradient_inversion.joint.completion import completed, one_hot_basis
-from lightleak.attacks.gradient_inversion.joint.config import JointConfig
 from lightleak.attacks.gradient_inversion.joint.course import (
     Report,
     Solution,
-    continued,
-    is_explained,
     reporting,
-    solve_noised,
-    whitened,
 )
 from lightleak.attacks.gradient_inversion.joint.gauss_newton import gauss_newton
 from lightleak.attacks.gradient_inversion.joint.guess import Guess
@@ -65,8 +59,6 @@ UNIFORM = 3**-0.5
 @dataclass(frozen=True)
 class PrunedConfig(IntervalsConfig):
     """Settings of the attack on pruned updates; see `IntervalsConfig` for the others.
-
-    Those of noised gradients, and reopenings, act where rows stand out of a completed layer, on the other rows.
 
     Attributes:
         left_out: which elements of a tensor the client left out: the ``smallest``, or ``any`` (random pruning).
@@ -99,27 +91,6 @@ class Pruned:
     highest: Gradient
     open: Gradient
     follows: bool = False
-
-    @property
-    def open_layers(self) -> frozenset[int]:
-        """Layers with open elements that are ignored, as the last hidden one is known.
-
-        What is believed of an open element would outweigh what is known of all others.
-        """
-        last = len(self.open) - 2
-        return frozenset(i for i, o in enumerate(self.open) if self.follows and i != last and bool(o.any()))
-
-    @property
-    def deviation(self) -> float:
-        """Root mean square of how far elements may be from what was sent, of layers that count.
-
-        A few open elements do not: what the others tell finds them.
-        """
-        counted = [i for i in range(len(self.sent)) if i not in self.open_layers]
-        variance, is_open = (torch.cat([of[i].flatten() for i in counted]) for of in (self.variance, self.open))
-        if is_open.double().mean() < FEW:
-            variance = variance[~is_open]
-        return float(variance.mean() ** 0.5)
 
     @property
     def rounding(self) -> float:
@@ -219,22 +190,6 @@ class Pruned:
             follows=True,
         )
 
-    def opened(self, problem: JointProblem, visible: JointRows, labels: Tensor, generator: torch.Generator) -> Gradient:
-        """What was sent, with open elements as known rows explain them, and believed ones in place of the others.
-
-        Args:
-            problem: with a prior.
-            visible: rows that are known.
-            labels: of all rows ``[n]``.
-            generator: a CPU generator.
-        """
-        rows, missing = visible, problem.n_rows - len(visible.labels)
-        if missing:
-            left = labels_without(labels, visible.labels)
-            rows = rows.and_also(believed_rows(problem, left, missing, generator))
-        filled = self.filled(problem.gradient(rows))
-        return tuple(torch.where(o, f, s) for o, f, s in zip(self.open, filled, self.sent, strict=True))
-
     def filled(self, explained: Gradient) -> Gradient:
         """The gradient with what is not known of its elements as rows explain them."""
         each = zip(explained, self.lowest, self.highest, strict=True)
@@ -243,9 +198,6 @@ class Pruned:
 
 ANYTHING = 1e3
 """Deviation of an open element, in the largest one sent, for certificates."""
-
-FEW = 0.05
-"""Part of the elements that may be open without being counted as noise."""
 
 FIRST_SIZES = (1.0, 2.0, 4.0)
 """What completions start from, in the size at which elements were cut off: some end where they do not fit."""
@@ -265,7 +217,7 @@ def _mean_square(layers: list[Tensor]) -> float:
     return float((sum(layer.square().sum() for layer in layers) / elements) ** 0.5)
 
 
-class PrunedInversion(JointInversion):
+class PrunedInversion(OneGradientInversion[PrunedConfig]):
     """Recover all rows of a FedSGD batch of which a client sent some elements of the gradient only.
 
     Needs what joint inversion needs, and how the update was pruned. Rows are certified by what was sent, which they
@@ -275,11 +227,9 @@ class PrunedInversion(JointInversion):
 
     name = "exact_pruned"
     title = "Exact inversion of pruned updates"
-    combines_releases: ClassVar[bool] = False
-    config: PrunedConfig
 
     def check_protocol(self, update: ClientUpdate) -> None:
-        """See `JointInversion`; an update without zeros was not pruned."""
+        """See `OneGradientInversion`; an update without zeros was not pruned."""
         super().check_protocol(update)
         if all(bool(value.all()) for value in update.update.values()):
             raise ObservationError(f"{self.name} inverts pruned updates, and this one has no element of zero")
@@ -290,20 +240,18 @@ class PrunedInversion(JointInversion):
         """See `CertifyingInversion.invert`."""
         sent = Pruned.of(observed_gradient(update, encoder.shift.device), self.config.left_out)
         pruned = sent.completed(update.facts.n_rows, encoder)
-        noise = max(pruned.deviation if self.config.noise is None else self.config.noise, pruned.rounding)
-        problem = pose(update, encoder, pruned.sent, noise, self.config)
+        problem = pose(update, encoder, pruned.sent, pruned.rounding, self.config.prior)
         draws, report = generator(seed, "pruned"), reporting(progress)
-        within, first = replace(problem, prior_weight=PRIOR_WEIGHT), starting_labels(update, problem.space, draws)
-        intervals = Intervals.of(within, (sent.lowest, sent.highest), first, draws)
-        labels = labels_within(within, intervals, draws)
-        guess = Guess.of(problem, update, seed)
-        found = self._beside_visible(update, sent, pruned, problem, labels, draws, seed, report)
-        if found is None:
-            labels = labels_by_starts(within, intervals, labels, self.config, derive_seed(seed, "counts"))
-            root = derive_seed(seed, "pruned")
-            solution = solve_within(within, intervals, labels, self.config, draws, root, report, guess.cells)
-            found = _fitted(pruned, within, intervals, solution)
-        problem, solution = found
+        problem, first = replace(problem, prior_weight=PRIOR_WEIGHT), starting_labels(update, problem.space, draws)
+        intervals = Intervals.of(problem, (sent.lowest, sent.highest), first, draws)
+        labels, guess = labels_within(problem, intervals, draws), Guess.of(problem, update, seed)
+        visible, root = self._visible(update, sent, pruned, problem, draws), derive_seed(seed, "pruned")
+        if visible is None:
+            labels = labels_by_starts(problem, intervals, labels, self.config, derive_seed(seed, "counts"))
+            solution = solve_within(problem, intervals, labels, self.config, draws, root, report, guess.cells)
+        else:
+            solution = self._beside(sent, problem, visible, labels, draws, root, report)
+        problem, solution = _fitted(pruned, problem, intervals, solution)
         left = _mean_square(list(problem.residual(solution.rows)))
         is_near = left < NEAR * _mean_square(list(problem.target))
         feasibility = estimate_feasibility(problem.target, problem.n_rows, left, row_kind(update, encoder))
@@ -311,39 +259,40 @@ class PrunedInversion(JointInversion):
             report(1.0)
             return guess.reconstruction(problem, labels, feasibility)
         assert not solution.solved  # the target that it explains is filled in: proofs rest on what was sent
-        errors = [sent.error_variances] if is_near else None
+        errors = [sent.error_variances] if is_near or visible is not None else None
         rows = certified_rows(problem, update, solution, feasibility, [sent.sent], errors)
         report(1.0)
         return rows
 
-    def _beside_visible(
+    def _visible(
+        self, update: ClientUpdate, sent: Pruned, pruned: Pruned, problem: JointProblem, draws: torch.Generator
+    ) -> JointRows | None:
+        """Rows that stand out of a completed layer; None if too few do."""
+        if not (sent.was_cut or pruned.follows) or not all(bool(layer.any()) for layer in sent.sent):
+            return None
+        errors = tuple(v + r for v, r in zip(pruned.variance, rounding_variances(pruned.sent), strict=True))
+        visible = rows_that_stand_out(problem, update, errors, draws)
+        return visible if len(visible.labels) >= VISIBLE * problem.n_rows else None
+
+    def _beside(
         self,
-        update: ClientUpdate,
         sent: Pruned,
-        pruned: Pruned,
         problem: JointProblem,
+        visible: JointRows,
         labels: Tensor,
         draws: torch.Generator,
         seed: int,
         report: Report,
-    ) -> tuple[JointProblem, Solution] | None:
-        """Rows that stand out of a completed layer, and the others; None if too few do."""
-        if not (sent.was_cut or pruned.follows) or not all(bool(layer.any()) for layer in sent.sent):
-            return None
-        problem = problem.with_kernels(problem.kernels.without(pruned.open_layers, pruned.sent))
-        errors = tuple(v + r for v, r in zip(pruned.variance, rounding_variances(pruned.sent), strict=True))
-        visible = rows_that_stand_out(problem, update, errors, draws)
-        if whitened(problem) is None and len(visible.labels) < VISIBLE * problem.n_rows:
-            return None
-        opened = replace(problem, target=pruned.opened(problem, visible, labels, draws))
-        problem, found = _beside(
-            pruned, opened, visible, labels, self.config, draws, derive_seed(seed, "pruned"), report
-        )
-        problem, explained = _filled(pruned, problem, found.rows)
-        if _mean_square([t - e for t, e in zip(problem.target, explained, strict=True)]) > pruned.deviation:
-            found = continued(problem, found.rows, self.config, draws, derive_seed(seed, "pruned", 1))
-            problem, _ = _filled(pruned, problem, found.rows)
-        return problem, found
+    ) -> Solution:
+        """Rows that stand out, and the others within what these leave."""
+        rows = visible
+        if len(visible.labels) < problem.n_rows:
+            others = replace(problem.without(visible), prior_weight=PRIOR_WEIGHT)
+            bounds = sent.bounds_beside(problem.gradient(visible), others.n_rows / problem.n_rows)
+            intervals = Intervals.of(others, bounds, labels_without(labels, visible.labels), draws)
+            left, few = labels_within(others, intervals, draws), self.config.for_few_rows
+            rows = visible.and_also(solve_within(others, intervals, left, few, draws, seed, report).rows)
+        return Solution(rows, problem.value(rows), (rows, rows))
 
 
 NEAR = 1e-3
@@ -351,37 +300,8 @@ NEAR = 1e-3
 what was sent explained to rounding, and takes up to 14 CPU seconds in vain."""
 
 VISIBLE = 0.75
-"""Minimum share of rows that stand out for the others to be solved separately where noise is not weak. With 14 of 32 of
-them (ReLU, half of the elements, seed 70001) 86% of the cells were right, within intervals all."""
-
-
-def _beside(
-    pruned: Pruned,
-    problem: JointProblem,
-    visible: JointRows,
-    labels: Tensor,
-    config: JointConfig,
-    draws: torch.Generator,
-    seed: int,
-    report: Report,
-) -> tuple[JointProblem, Solution]:
-    """Rows that stand out, the others solved by themselves, and numbers fitted to what is known of the gradient."""
-    rows, missing = visible, problem.n_rows - len(visible.labels)
-    if missing:
-        others, left = problem, labels
-        if len(visible.labels):
-            others = problem.without(visible)
-            bounds = pruned.bounds_beside(problem.gradient(visible), others.n_rows / problem.n_rows)
-            intervals = Intervals.of(others, bounds, labels_without(labels, visible.labels), draws)
-            left = labels_within(others, intervals, draws)
-        if missing < len(visible.labels):
-            config = replace(config, noised_rounds=0)  # a few rows need no more than their starts
-        rows = visible.and_also(solve_noised(others, left, config, draws, seed, report).rows)
-    refilled, refitted = _refit(pruned, problem, rows)
-    if is_explained(refilled, refitted):  # rows that others bend stay as they stand out
-        problem, rows = refilled, refitted
-    report(1.0)
-    return problem, Solution(rows, problem.value(rows), (rows, rows))
+"""Minimum share of rows that stand out for the others to be looked for by themselves. With 14 of 32 of them (ReLU, half
+of the elements, seed 70001) 86% of the cells were right, within intervals of all rows all."""
 
 
 def _fitted(
@@ -392,21 +312,20 @@ def _fitted(
     sharp = intervals.at(1.0)
     if objective(problem, sharp, rows) < objective(problem, sharp, found.rows):
         found = replace(found, rows=rows)
-    problem, _ = _filled(pruned, problem, found.rows)
+    problem = _filled(pruned, problem, found.rows)
     return problem, replace(found, value=problem.value(found.rows))
 
 
-def _filled(pruned: Pruned, problem: JointProblem, rows: JointRows) -> tuple[JointProblem, Gradient]:
-    """The problem with what is not known of its gradient as rows explain it, and what they explain."""
-    explained = problem.gradient(rows)
-    return replace(problem, target=pruned.filled(explained)), explained
+def _filled(pruned: Pruned, problem: JointProblem, rows: JointRows) -> JointProblem:
+    """The problem with what is not known of its gradient as rows explain it."""
+    return replace(problem, target=pruned.filled(problem.gradient(rows)))
 
 
 def _refit(pruned: Pruned, problem: JointProblem, rows: JointRows) -> tuple[JointProblem, JointRows]:
     """Fit the numbers of rows of which nothing else is open, and what is not known of the gradient, in turns."""
     before = torch.inf
     for _ in range(REFITS):
-        problem, _ = _filled(pruned, problem, rows)
+        problem = _filled(pruned, problem, rows)
         rows, value = gauss_newton(problem, rows, NEWTON_STEPS)
         if value < SOLVED or value > SETTLED * before:
             break

@@ -15,7 +15,7 @@ from torch import Tensor
 from lightleak.attacks.attack import Progress
 from lightleak.attacks.gradient_inversion.exact.certify.feasibility import estimate_feasibility, row_kind
 from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows
-from lightleak.attacks.gradient_inversion.joint.attack import JointInversion, certified_rows, pose
+from lightleak.attacks.gradient_inversion.joint.attack import OneGradientInversion, certified_rows, pose
 from lightleak.attacks.gradient_inversion.joint.cell_prior import CellPrior
 from lightleak.attacks.gradient_inversion.joint.course import reporting
 from lightleak.attacks.gradient_inversion.joint.guess import Guess
@@ -42,7 +42,7 @@ class SignsConfig(IntervalsConfig):
     owner: ClassVar[str] = "exact_signs"
 
 
-class SignInversion(JointInversion):
+class SignInversion(OneGradientInversion[SignsConfig]):
     """Recover all rows of a FedSGD batch of which a client sent the signs of the gradient.
 
     Needs what joint inversion needs, and that the elements of every tensor have one size, or zero. With two classes the
@@ -52,11 +52,9 @@ class SignInversion(JointInversion):
 
     name = "exact_signs"
     title = "Inversion of signs"
-    combines_releases: ClassVar[bool] = False
-    config: SignsConfig
 
     def check_protocol(self, update: ClientUpdate) -> None:
-        """See `JointInversion`; an update that is not of signs is refused."""
+        """See `OneGradientInversion`; an update that is not of signs is refused."""
         super().check_protocol(update)
         if not are_signs(update.update.values()):
             raise ObservationError(
@@ -69,7 +67,7 @@ class SignInversion(JointInversion):
         """See `CertifyingInversion.invert`."""
         sent = observed_gradient(update, encoder.shift.device)
         size = float(torch.cat([layer.flatten() for layer in sent]).square().mean() ** 0.5)
-        problem = replace(pose(update, encoder, sent, size, self.config), prior_weight=PRIOR_WEIGHT)
+        problem = replace(pose(update, encoder, sent, size, self.config.prior), prior_weight=PRIOR_WEIGHT)
         draws = generator(seed, "signs")
         labels, guess = starting_labels(update, problem.space, draws), Guess.of(problem, update, seed)
         signs = Intervals.of(problem, of_signs(sent), labels, draws)

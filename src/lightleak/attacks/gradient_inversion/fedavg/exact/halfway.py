@@ -98,7 +98,7 @@ def halfway_rows(
             return None
         variances = tuple(layer + added**2 for layer in variances)
     noise, proves = _deviation(variances), is_raw and steps == 1 and is_fine(update)
-    problem = pose(sent, encoder, observed, noise, config)
+    problem = pose(sent, encoder, observed, noise, config.prior)
     if steps > 1:
         draws = generator(seed, "halfway")
         rows = problem.space.rows.of(*problem.space.draw(facts.n_rows, draws, from_prior=True))
