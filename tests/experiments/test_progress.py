@@ -1,35 +1,124 @@
-"""A bar, or lines in a log, that count each pack once."""
+"""A bar, or lines in a log, with units done and the time left."""
 
 import io
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
+import torch
 from rich.console import Console
 
 from lightleak.experiments import progress
+from lightleak.experiments.pack import Pack, Report
+from lightleak.experiments.progress import Bar, PackBar
 
 
-def test_a_part_is_counted_once_and_starts_again_with_a_new_worker() -> None:
-    console = Console(file=io.StringIO(), force_terminal=False, width=200)
-    with progress.Bar("attacks", 40.0, 8, 2, console) as bar:
-        bar.reach("a", 4.0)
-        bar.reach("a", 9.0)
-        bar.reach("b", 5.0)
-        assert bar.work == 14.0
-        bar.reach("a", 0.0)  # its worker died
-        bar.reach("a", 10.0, units=3)
-        assert bar.work == 15.0
-    assert "5 of 8 attacks done, 0:0" in console.file.getvalue()  # type: ignore[attr-defined]
+@dataclass(frozen=True)
+class Toy(Pack):
+    """Does nothing."""
+
+    name: str
+    kind: str = "quick"  # type: ignore[misc]
+    cost: float = 1.0  # type: ignore[misc]
+    units: int = 1
+
+    @property
+    def ids(self) -> Sequence[str]:
+        return [f"{self.name}-{i}" for i in range(self.units)]
+
+    def run(self, folder: Path, device: torch.device, report: Report) -> None:
+        raise NotImplementedError
 
 
-def test_a_log_gets_lines_with_units_elapsed_and_left(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def console() -> Console:
+    return Console(file=io.StringIO(), force_terminal=False, width=200)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds that the bars take it to be."""
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def lines(console: Console) -> list[str]:
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
+
+
+def test_time_left_is_told_by_the_packs_of_each_kind_however_their_costs_compare(
+    console: Console, clock: list[float]
+) -> None:
+    quick, *slow = packs = [Toy("a", cost=1e6), *(Toy(name, "slow", 32.0) for name in "bcd")]
+    bar = PackBar("attacks", packs, 0, console)
+    begun = bar.begun(packs)
+    assert bar.left is None and next(begun) is quick
+    clock[0] += 10
+    bar.finish(quick, 1)
+    assert bar.left == pytest.approx(30)  # as many seconds a unit as of the other kind
+    assert next(begun) is slow[0]
+    clock[0] += 60
+    bar.finish(slow[0], 1)
+    assert bar.left == pytest.approx(120)
+    assert next(begun) is slow[1]
+    clock[0] += 30
+    bar.reach(slow[1], 16.0)
+    assert bar.left == pytest.approx(90)
+
+
+def test_packs_that_run_side_by_side_share_the_time(console: Console, clock: list[float]) -> None:
+    packs = [Toy(name, units=2) for name in "abcdef"]
+    bar = PackBar("attacks", packs, 0, console)
+    begun = bar.begun(packs)
+    first, second = next(begun), next(begun)
+    clock[0] += 10
+    bar.finish(first, 2)
+    bar.finish(second, 2)
+    assert bar.left == pytest.approx(20)
+
+
+def test_a_pack_starts_again_with_a_new_worker_and_one_that_failed_has_no_units(
+    console: Console, clock: list[float]
+) -> None:
+    packs = [Toy("a", cost=10.0, units=3), Toy("b", cost=10.0, units=3)]
+    with PackBar("attacks", packs, 2, console) as bar:
+        begun = bar.begun(packs)
+        next(begun)
+        clock[0] += 1
+        bar.reach(packs[0], 5.0)
+        assert bar.left == pytest.approx(3)
+        bar.reach(packs[0], 0.0)  # its worker died
+        assert bar.left is None
+        bar.finish(packs[0], 3)
+        next(begun)
+        clock[0] += 1
+        bar.finish(packs[1], 0)
+        assert bar.left == 0
+    assert lines(console)[-1] == "5 of 8 attacks done, 0:02 elapsed"
+
+
+def test_a_log_gets_lines_with_units_elapsed_and_left(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.05)
-    console = Console(file=io.StringIO(), force_terminal=False, width=200)
-    with progress.Bar("attacks", 40.0, 8, 2, console) as bar:
-        bar.reach("a", 10.0, units=2)
+    with Bar("epochs", 8, 2, console) as bar:
+        bar(2.0)
         time.sleep(0.4)
-    first, *between, last = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert first.startswith("2 of 8 attacks done")
-    assert between and all(line.startswith("4 of 8 attacks done, 25% of the work, 0:0") for line in between)
+    first, *between, last = lines(console)
+    assert first.startswith("2 of 8 epochs done")
+    assert between and all(line.startswith("4 of 8 epochs done, 0:0") for line in between)
     assert all("elapsed, about" in line and line.endswith("left") for line in between)
-    assert last.startswith("4 of 8 attacks done, 0:0") and last.endswith("elapsed")
+    assert last.startswith("4 of 8 epochs done, 0:0") and last.endswith("elapsed")
+
+
+def test_a_terminal_shows_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, force_interactive=True, width=200)
+    packs = [Toy("a"), Toy("b")]
+    with PackBar("attacks", packs, 0, console) as bar:
+        for pack in bar.begun(packs[:1]):
+            time.sleep(0.02)
+            bar.finish(pack, 1)
+        bar._live.refresh()  # type: ignore[union-attr]
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "1 of 2 attacks" in shown and "50%" in shown and "elapsed, about 0:00 left" in shown

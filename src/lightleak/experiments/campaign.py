@@ -18,8 +18,8 @@ import torch
 from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.experiments.engine import SCRATCH, Engine, scratch_folder
 from lightleak.experiments.pack import Finished, Pack, Report, files_of
-from lightleak.experiments.progress import progress_bar as progress_bar
-from lightleak.experiments.unit import Kept, Unit, candidates, finished_files, run_pack, unit_file, write_whole
+from lightleak.experiments.progress import PackBar, console_of
+from lightleak.experiments.unit import Kept, Unit, candidates, finished_files, largest, run_pack, unit_file, write_whole
 
 LISTED = 5
 """Failed packs that an error lists."""
@@ -40,6 +40,11 @@ class UpdatePack(Pack):
     def ids(self) -> Sequence[str]:
         """Unit ids."""
         return [unit.id for unit in self.units]
+
+    @property
+    def kind(self) -> str:
+        """The attack."""
+        return self.units[0].attack
 
     @property
     def cost(self) -> float:
@@ -96,18 +101,16 @@ def run_packs(
     present, ids = finished_files(folder), [id for pack in packs for id in pack.ids]
     waiting = [pack for pack in packs if not all(unit_file(folder, id).name in present for id in pack.ids)]
     waiting.sort(key=lambda pack: -pack.cost)
-    total, before = sum(pack.cost for pack in waiting), len(ids) - sum(len(pack.ids) for pack in waiting)
+    before, console = len(ids) - sum(len(pack.ids) for pack in waiting), console_of(quiet or not waiting)
     failed: list[Finished] = []
-    with progress_bar(noun, total, quiet or not waiting, len(ids), before) as bar:
+    with PackBar(noun, waiting, before, console) as bar:
         try:
-            for finished in engine.run(
-                waiting, folder, lambda pack, work: bar.reach(pack.ids[0], min(work, pack.cost))
-            ):
+            for finished in engine.run(bar.begun(waiting), folder, bar.reach):
                 if finished.error is None:
                     keep(finished, folder)
                 else:
                     failed.append(finished)
-                bar.reach(finished.pack.ids[0], finished.pack.cost, 0 if finished.error else len(finished.pack.ids))
+                bar.finish(finished.pack, 0 if finished.error else len(finished.pack.ids))
         except BaseException:
             keep_finished_units(waiting, folder)
             raise
@@ -316,7 +319,11 @@ def _find_size(unit: Unit, device: torch.device, taken: Trial) -> int:
 
 
 def _size_by_rows(unit: Unit, device: torch.device) -> int:
-    return max(1, int(ROWS_PER_PACK[device.type] // (candidates(unit.make_attack().options()) * unit.rows)))
+    attack = unit.make_attack()
+    settings = attack.options()
+    # Updates that are worked on one after the other keep other workers waiting: every step counts.
+    steps = 1 if attack.packs_updates else largest(settings, "steps")
+    return max(1, int(ROWS_PER_PACK[device.type] // (candidates(settings) * steps * unit.rows)))
 
 
 def _read_sizes(file: Path) -> dict[str, int]:

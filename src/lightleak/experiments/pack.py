@@ -46,9 +46,14 @@ class Pack(ABC):
         """Ids of its units; each leaves a file (`lightleak.experiments.unit.unit_file`)."""
 
     @property
+    def kind(self) -> str:
+        """What packs have in common whose costs can be compared."""
+        return type(self).__name__
+
+    @property
     @abstractmethod
     def cost(self) -> float:
-        """Relative work."""
+        """Relative work, above 0."""
 
     @abstractmethod
     def run(self, folder: Path, device: torch.device, report: Report) -> None:
@@ -103,6 +108,11 @@ class Task(Pack):
     def ids(self) -> Sequence[str]:
         """Its units."""
         return self.units
+
+    @property
+    def kind(self) -> str:
+        """The function."""
+        return str(getattr(self.compute, "func", self.compute))
 
     @property
     def cost(self) -> float:

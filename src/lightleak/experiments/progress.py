@@ -1,10 +1,16 @@
 """Progress of a campaign: a bar on a terminal; elsewhere, as in a log, a line at the start, each minute, at the end."""
 
+import math
 import threading
 import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from lightleak.experiments.pack import Pack
 
 LINE_SECONDS = 60.0
 """Between two lines where there is no terminal."""
@@ -14,23 +20,20 @@ LEAST_SHARE = 0.01
 
 
 class Bar:
-    """Shows the progress of a number of units; called with work done, in the measure of ``total``.
+    """Shows how many of a number of units are done; called with units done, or parts of one.
 
     Args:
         noun: name of the units, in the plural.
-        total: all work that is left.
-        units: number of units; None where work and units are the same.
+        units: in all.
         done: units that are done already.
         console: where it is shown.
 
     Attributes:
-        work: done since the start.
+        done: units, or parts of them.
     """
 
-    def __init__(self, noun: str, total: float, units: int | None, done: int, console: Console) -> None:
-        self._noun, self._total, self.work = noun, total, 0.0
-        self._parts: dict[str, float] = {}
-        self._units, self._done = units, done
+    def __init__(self, noun: str, units: int, done: int, console: Console) -> None:
+        self._noun, self._units, self._before, self.done = noun, units, done, float(done)
         self._console, self._began = console, time.monotonic()
         self._over = threading.Event()
         columns = (
@@ -38,31 +41,38 @@ class Bar:
             BarColumn(),
             TextColumn("{task.percentage:>3.0f}%"),
             TimeElapsedColumn(),
-            TextColumn("elapsed,"),
-            TimeRemainingColumn(),
-            TextColumn("left"),
+            TextColumn("{task.fields[left]}"),
         )
         self._live = Progress(*columns, console=console) if console.is_interactive else None
-        self._task = self._live.add_task(self._said, total=total) if self._live else None
+        self._task = self._live.add_task(self._said, total=1.0, left="elapsed") if self._live else None
 
     def __call__(self, amount: float) -> None:
-        """Count work."""
-        self.work += amount
-        if self._live and self._task is not None:
-            self._live.update(self._task, completed=self.work, description=self._said)
+        """Count units."""
+        self.done += amount
+        self._show()
 
-    def reach(self, part: str, work: float, units: int = 0) -> None:
-        """Show that a part of the work has come so far, and that more units are done."""
-        self._done += units
-        self(work - self._parts.get(part, 0.0))
-        self._parts[part] = work
+    @property
+    def left(self) -> float | None:
+        """Seconds; None where too little is done to tell."""
+        share = (self.done - self._before) / (self._units - self._before) if self._units > self._before else 1.0
+        return self._elapsed * (1 - share) / share if share >= LEAST_SHARE else None
+
+    @property
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._began
 
     @property
     def _said(self) -> str:
-        done, of = (self.work, self._total) if self._units is None else (self._done, self._units)
-        return f"{int(done + 1e-6)} of {of:.0f} {self._noun}"  # of shares, the last of which may round
+        return f"{int(self.done + 1e-6)} of {self._units} {self._noun}"  # of parts, the last of which may round
 
-    def __enter__(self) -> "Bar":
+    def _show(self) -> None:
+        if self._live and self._task is not None:
+            left = self.left
+            share = 0.0 if left is None else self._elapsed / max(self._elapsed + left, 1e-9)
+            words = "elapsed" if left is None else f"elapsed, about {clock(left)} left"
+            self._live.update(self._task, completed=share, description=self._said, left=words)
+
+    def __enter__(self) -> Self:
         if self._live:
             self._live.start()
         else:
@@ -75,21 +85,96 @@ class Bar:
         if self._live:
             self._live.stop()
         else:
-            self._print(f"{self._said} done, {clock(time.monotonic() - self._began)} elapsed")
+            self._print(f"{self._said} done, {clock(self._elapsed)} elapsed")
 
     def _print_lines(self) -> None:
         while not self._over.wait(LINE_SECONDS):
-            elapsed, share = time.monotonic() - self._began, self.work / self._total if self._total else 1.0
-            left = f"about {clock(elapsed * (1 - share) / share)} left" if share >= LEAST_SHARE else "time left unknown"
-            self._print(f"{self._said} done, {100 * share:.0f}% of the work, {clock(elapsed)} elapsed, {left}")
+            left = self.left
+            words = "time left unknown" if left is None else f"about {clock(left)} left"
+            self._print(f"{self._said} done, {clock(self._elapsed)} elapsed, {words}")
 
     def _print(self, line: str) -> None:
         self._console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
+@dataclass
+class _Part:
+    """One pack: its kind, its work, how much of that is done, and when it began."""
+
+    kind: str
+    work: float
+    units: int
+    done: float = 0.0
+    began: float | None = None
+    seconds: float = 0.0
+
+
+class PackBar(Bar):
+    """Shows the progress of packs, whose work can be compared within a kind alone.
+
+    What is left of a kind takes as long, by its work, as what is done of it; of one that has not begun, by its units,
+    as what is done of all. Packs that run side by side share the time.
+
+    Args:
+        noun: name of the units, in the plural.
+        packs: that are left.
+        done: units that are done already.
+        console: where it is shown.
+    """
+
+    def __init__(self, noun: str, packs: Sequence[Pack], done: int, console: Console) -> None:
+        self._parts = {pack.ids[0]: _Part(pack.kind, pack.cost, len(pack.ids)) for pack in packs}
+        super().__init__(noun, done + sum(part.units for part in self._parts.values()), done, console)
+
+    def begun(self, packs: Iterable[Pack]) -> Iterator[Pack]:
+        """The packs; each begins when it is taken."""
+        for pack in packs:
+            self._parts[pack.ids[0]].began = time.monotonic()
+            yield pack
+
+    def reach(self, pack: Pack, work: float) -> None:
+        """A running pack has come so far; less than before where its worker died."""
+        part = self._parts[pack.ids[0]]
+        if part.began is not None:
+            part.done, part.seconds = min(work, part.work), time.monotonic() - part.began
+        self._show()
+
+    def finish(self, pack: Pack, units: int) -> None:
+        """A pack has ended, with so many units done."""
+        self.done += units
+        self.reach(pack, math.inf)
+        self._parts[pack.ids[0]].began = None
+
+    @property
+    def left(self) -> float | None:
+        """See `Bar.left`."""
+        begun = [part for part in self._parts.values() if part.seconds]
+        known = [part for part in begun if part.done >= LEAST_SHARE * part.work]
+        if not known:
+            return None if self._parts else 0.0
+        units, left = sum(part.units * part.done / part.work for part in known), 0.0
+        for kind in {part.kind for part in self._parts.values()}:
+            done, of_kind = _of_kind(known, kind), _of_kind(self._parts.values(), kind)
+            if done:
+                rest = sum(part.work - part.done for part in of_kind) / sum(part.done for part in done)
+                left += rest * sum(part.seconds for part in done)
+            else:
+                left += sum(part.units for part in of_kind) / units * sum(part.seconds for part in known)
+        return left * self._elapsed / sum(part.seconds for part in begun)
+
+
+def _of_kind(parts: Iterable[_Part], kind: str) -> list[_Part]:
+    return [part for part in parts if part.kind == kind]
+
+
 def silent() -> Console:
     """Return a console that shows nothing."""
     return Console(quiet=True, force_interactive=False)
+
+
+def console_of(quiet: bool) -> Console:
+    """Return the console of this process, or one that shows nothing."""
+    return silent() if quiet else Console()
 
 
 def clock(seconds: float) -> str:
@@ -101,8 +186,3 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
-def progress_bar(noun: str, total: float, quiet: bool, units: int | None = None, done: int = 0) -> Bar:
-    """Return a `Bar`, to be used in a `with` block; it shows nothing if ``quiet``. Arguments as for `Bar`."""
-    return Bar(noun, total, units, done, silent() if quiet else Console())

@@ -31,7 +31,7 @@ from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.federation_config import defense_of
 from lightleak.experiments.launch import Places, check_started, joined, make_trainer, places_of, run_on_devices
 from lightleak.experiments.monitor import LeakageMonitor
-from lightleak.experiments.progress import progress_bar, silent
+from lightleak.experiments.progress import Bar, console_of, silent
 from lightleak.experiments.unit import write_whole
 from lightleak.experiments.whole_epochs import SeedEveryEpoch, WholeEpochs, metrics_of_all_epochs
 from lightleak.protocols.federated_data import FederatedData
@@ -147,7 +147,7 @@ def train_as_one_of(
     # On a terminal Lightning's own bar shows the batches.
     hidden = console.quiet or console.is_interactive
     with (
-        progress_bar(f"{noun} of training", config.rounds, hidden) as report,
+        Bar(f"{noun} of training", config.rounds, 0, console_of(hidden)) as report,
         one_training(
             config.training.trainer if trainer_settings is None else trainer_settings,
             config.device,

@@ -62,6 +62,11 @@ class AttackPack(Pack):
         return [self._unit(search, k) for search in self._searches for k in self._evaluations]
 
     @property
+    def kind(self) -> str:
+        """The attack."""
+        return self.label
+
+    @property
     def cost(self) -> float:
         """The fit counts as much as all evaluations."""
         return 2.0 * len(self.ids)

@@ -105,6 +105,11 @@ class ModelPack(Pack):
         return [f"model-{self.role}-s{self.seed}"]
 
     @property
+    def kind(self) -> str:
+        """See `Pack.kind`: the networks of the roles differ."""
+        return self.role
+
+    @property
     def cost(self) -> float:
         """Epochs at most."""
         return float(self.config.training.max_epochs)
