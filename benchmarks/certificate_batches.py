@@ -61,8 +61,6 @@ PRUNED_JOINT = {
     "sweeps": 1,
     "rounds": 1,
     "round_steps": 200,
-    "noised_restarts": 2,
-    "noised_steps": 200,
 }
 FEDAVG = {"half_sums": 20_000, "pairs": 2_000_000, "hits": 20_000, "restarts": 1, "steps": 150}
 TABLEAK = {"restarts": 1, "steps": 30}

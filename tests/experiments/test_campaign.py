@@ -111,6 +111,14 @@ def test_packs_are_cut_by_rows_of_all_restarts(
     assert [len(pack) for pack in plan_packs(units, CPU)] == sizes
 
 
+@pytest.mark.parametrize(("device", "sizes"), [("cpu", [1, 1, 1]), ("cuda", [3])])
+def test_updates_that_are_worked_on_one_by_one_are_packs_of_their_own_on_a_cpu(
+    tiny: Any, device: str, sizes: list[int]
+) -> None:
+    config = tiny(training__epochs=0, initial__batch_sizes=[3], initial__batches=3, attacks={"exact_joint": {}})
+    assert [len(pack) for pack in plan_packs(_units(config), torch.device(device))] == sizes
+
+
 def test_attacks_run_on_one_thread_whatever_was_set_before(
     tmp_path: Path, several: AuditConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,30 +54,51 @@ def test_time_left_is_told_by_the_packs_of_each_kind_however_their_costs_compare
 ) -> None:
     quick, *slow = packs = [Toy("a", cost=1e6), *(Toy(name, "slow", 32.0) for name in "bcd")]
     bar = PackBar("attacks", packs, 0, console)
-    begun = bar.begun(packs)
-    assert bar.left is None and next(begun) is quick
+    bar.reach(quick, 0.0)
+    assert bar.left is None
     clock[0] += 10
     bar.finish(quick, 1)
     assert bar.left == pytest.approx(30)  # as many seconds a unit as of the other kind
-    assert next(begun) is slow[0]
+    bar.reach(slow[0], 0.0)
     clock[0] += 60
     bar.finish(slow[0], 1)
     assert bar.left == pytest.approx(120)
-    assert next(begun) is slow[1]
-    clock[0] += 30
+    bar.reach(slow[1], 0.0)
+    clock[0] += 20
+    assert bar.left == pytest.approx(100)  # it need not report
+    clock[0] += 10
     bar.reach(slow[1], 16.0)
     assert bar.left == pytest.approx(90)
 
 
-def test_packs_that_run_side_by_side_share_the_time(console: Console, clock: list[float]) -> None:
-    packs = [Toy(name, units=2) for name in "abcdef"]
+def test_packs_that_run_side_by_side_share_the_time_but_for_the_last(console: Console, clock: list[float]) -> None:
+    packs = [Toy(str(i), units=2) for i in range(16)]
     bar = PackBar("attacks", packs, 0, console)
-    begun = bar.begun(packs)
-    first, second = next(begun), next(begun)
+    for pack in packs[:8]:
+        bar.reach(pack, 0.0)
     clock[0] += 10
-    bar.finish(first, 2)
-    bar.finish(second, 2)
-    assert bar.left == pytest.approx(20)
+    for pack in packs[:8]:
+        bar.finish(pack, 2)
+    assert bar.left == pytest.approx(10)
+    last = PackBar("attacks", packs, 0, console)
+    for pack in packs:
+        last.reach(pack, 0.0)
+    clock[0] += 100
+    for pack in packs[1:]:
+        last.finish(pack, 2)
+    last.reach(packs[0], 0.5)
+    assert last.left == pytest.approx(0.5 * (16 * 100) / 15.5)
+
+
+def test_packs_that_never_began_say_nothing_of_the_time(console: Console, clock: list[float]) -> None:
+    packs = [Toy("taken over"), Toy("a", cost=0.0), Toy("b", cost=0.0)]
+    bar = PackBar("attacks", packs, 0, console)
+    bar.finish(packs[0], 1)
+    assert bar.left is None
+    bar.reach(packs[1], 0.0)
+    clock[0] += 10
+    bar.finish(packs[1], 1)
+    assert bar.left == pytest.approx(10)
 
 
 def test_a_pack_starts_again_with_a_new_worker_and_one_that_failed_has_no_units(
@@ -85,15 +106,14 @@ def test_a_pack_starts_again_with_a_new_worker_and_one_that_failed_has_no_units(
 ) -> None:
     packs = [Toy("a", cost=10.0, units=3), Toy("b", cost=10.0, units=3)]
     with PackBar("attacks", packs, 2, console) as bar:
-        begun = bar.begun(packs)
-        next(begun)
+        bar.reach(packs[0], 0.0)
         clock[0] += 1
         bar.reach(packs[0], 5.0)
         assert bar.left == pytest.approx(3)
         bar.reach(packs[0], 0.0)  # its worker died
         assert bar.left is None
         bar.finish(packs[0], 3)
-        next(begun)
+        bar.reach(packs[1], 0.0)
         clock[0] += 1
         bar.finish(packs[1], 0)
         assert bar.left == 0
@@ -116,9 +136,9 @@ def test_a_terminal_shows_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, force_interactive=True, width=200)
     packs = [Toy("a"), Toy("b")]
     with PackBar("attacks", packs, 0, console) as bar:
-        for pack in bar.begun(packs[:1]):
-            time.sleep(0.02)
-            bar.finish(pack, 1)
+        bar.reach(packs[0], 0.0)
+        time.sleep(0.02)
+        bar.finish(packs[0], 1)
         bar._live.refresh()  # type: ignore[union-attr]
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert "1 of 2 attacks" in shown and "50%" in shown and "elapsed, about 0:00 left" in shown

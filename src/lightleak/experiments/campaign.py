@@ -105,7 +105,7 @@ def run_packs(
     failed: list[Finished] = []
     with PackBar(noun, waiting, before, console) as bar:
         try:
-            for finished in engine.run(bar.begun(waiting), folder, bar.reach):
+            for finished in engine.run(waiting, folder, bar.reach):
                 if finished.error is None:
                     keep(finished, folder)
                 else:
@@ -321,8 +321,8 @@ def _find_size(unit: Unit, device: torch.device, taken: Trial) -> int:
 def _size_by_rows(unit: Unit, device: torch.device) -> int:
     attack = unit.make_attack()
     settings = attack.options()
-    # Updates that are worked on one after the other keep other workers waiting: every step counts.
-    steps = 1 if attack.packs_updates else largest(settings, "steps")
+    # Updates that are worked on one after the other would keep other cores waiting: every step counts.
+    steps = 1 if attack.packs_updates or device.type != "cpu" else largest(settings, "steps")
     return max(1, int(ROWS_PER_PACK[device.type] // (candidates(settings) * steps * unit.rows)))
 
 

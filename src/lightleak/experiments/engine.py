@@ -49,7 +49,7 @@ POLL_SECONDS = 0.5
 """Between two looks at the progress of workers."""
 
 Watch = Callable[[Pack, float], None]
-"""Called now and then with a running pack and the work done on it so far."""
+"""Called with a pack that a worker is given, and now and then while it runs, with the work done on it so far."""
 
 
 class Engine(ABC):
@@ -147,6 +147,7 @@ class LocalEngine(Engine):
                     if pack is None:
                         break
                     running[worker.submit(pack, parcels, folder, store)] = worker, pack, deaths
+                    watch(pack, 0.0)
                 if not running:
                     return
                 done, _ = wait(running, POLL_SECONDS, FIRST_COMPLETED)
@@ -304,6 +305,7 @@ def _run_here(pack: Pack, folder: Path, device: torch.device, watch: Watch) -> R
         done += amount
         watch(pack, done)
 
+    watch(pack, done)
     return run_in(scratch_folder(pack, folder), pack, pack.inputs(folder), device, report)
 
 

@@ -111,8 +111,9 @@ class Task(Pack):
 
     @property
     def kind(self) -> str:
-        """The function."""
-        return str(getattr(self.compute, "func", self.compute))
+        """The name of the function."""
+        function = getattr(self.compute, "func", self.compute)
+        return str(getattr(function, "__qualname__", type(function)))
 
     @property
     def cost(self) -> float:

@@ -1,10 +1,10 @@
 """Progress of a campaign: a bar on a terminal; elsewhere, as in a log, a line at the start, each minute, at the end."""
 
-import math
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Self
 
 from rich.console import Console
@@ -99,21 +99,33 @@ class Bar:
 
 @dataclass
 class _Part:
-    """One pack: its kind, its work, how much of that is done, and when it began."""
+    """One pack: its kind, its work, how much of that is done, and how long it took or runs."""
 
     kind: str
-    work: float
     units: int
+    work: float
     done: float = 0.0
     began: float | None = None
-    seconds: float = 0.0
+    took: float | None = None
+
+    @property
+    def share(self) -> float:
+        """Of its work that is done."""
+        return self.done / self.work
+
+    @property
+    def seconds(self) -> float:
+        """So far."""
+        if self.took is not None:
+            return self.took
+        return 0.0 if self.began is None else time.monotonic() - self.began
 
 
 class PackBar(Bar):
     """Shows the progress of packs, whose work can be compared within a kind alone.
 
-    What is left of a kind takes as long, by its work, as what is done of it; of one that has not begun, by its units,
-    as what is done of all. Packs that run side by side share the time.
+    A pack takes as long, by its work, as what is done of its kind; as what is done of all, by its units, where nothing
+    of its kind is. Packs that run side by side share the time.
 
     Args:
         noun: name of the units, in the plural.
@@ -123,48 +135,47 @@ class PackBar(Bar):
     """
 
     def __init__(self, noun: str, packs: Sequence[Pack], done: int, console: Console) -> None:
-        self._parts = {pack.ids[0]: _Part(pack.kind, pack.cost, len(pack.ids)) for pack in packs}
+        self._parts = {pack.ids[0]: _Part(pack.kind, len(pack.ids), max(pack.cost, TINY)) for pack in packs}
         super().__init__(noun, done + sum(part.units for part in self._parts.values()), done, console)
 
-    def begun(self, packs: Iterable[Pack]) -> Iterator[Pack]:
-        """The packs; each begins when it is taken."""
-        for pack in packs:
-            self._parts[pack.ids[0]].began = time.monotonic()
-            yield pack
-
     def reach(self, pack: Pack, work: float) -> None:
-        """A running pack has come so far; less than before where its worker died."""
+        """A pack has begun, or come so far; less than before where its worker died."""
         part = self._parts[pack.ids[0]]
-        if part.began is not None:
-            part.done, part.seconds = min(work, part.work), time.monotonic() - part.began
+        part.began, part.done = part.began or time.monotonic(), min(work, part.work)
         self._show()
 
     def finish(self, pack: Pack, units: int) -> None:
         """A pack has ended, with so many units done."""
-        self.done += units
-        self.reach(pack, math.inf)
-        self._parts[pack.ids[0]].began = None
+        part = self._parts[pack.ids[0]]
+        part.took, part.done = part.seconds, part.work
+        self(units)
 
     @property
     def left(self) -> float | None:
         """See `Bar.left`."""
-        begun = [part for part in self._parts.values() if part.seconds]
-        known = [part for part in begun if part.done >= LEAST_SHARE * part.work]
+        parts = [replace(part, took=part.seconds) for part in self._parts.values()]  # of one moment
+        known = [part for part in parts if part.share >= LEAST_SHARE and part.seconds]
         if not known:
-            return None if self._parts else 0.0
-        units, left = sum(part.units * part.done / part.work for part in known), 0.0
-        for kind in {part.kind for part in self._parts.values()}:
-            done, of_kind = _of_kind(known, kind), _of_kind(self._parts.values(), kind)
-            if done:
-                rest = sum(part.work - part.done for part in of_kind) / sum(part.done for part in done)
-                left += rest * sum(part.seconds for part in done)
+            return None if any(part.share < 1 for part in parts) else 0.0
+        by_kind = {kind: list(of_kind) for kind, of_kind in groupby(sorted(known, key=_kind), _kind)}
+        by_unit = sum(part.seconds for part in known) / sum(part.units * part.share for part in known)
+        rests = []
+        for part in parts:
+            if like := by_kind.get(part.kind):
+                whole = part.work * sum(one.seconds for one in like) / sum(one.done for one in like)
             else:
-                left += sum(part.units for part in of_kind) / units * sum(part.seconds for part in known)
-        return left * self._elapsed / sum(part.seconds for part in begun)
+                whole = part.units * by_unit
+            rests.append(whole * (1 - part.share) if part.share >= LEAST_SHARE else max(0.0, whole - part.seconds))
+        side_by_side = sum(part.seconds for part in parts) / self._elapsed
+        return max(sum(rests) / side_by_side, *rests)
 
 
-def _of_kind(parts: Iterable[_Part], kind: str) -> list[_Part]:
-    return [part for part in parts if part.kind == kind]
+TINY = 1e-9
+"""Least work of a pack."""
+
+
+def _kind(part: _Part) -> str:
+    return part.kind
 
 
 def silent() -> Console:

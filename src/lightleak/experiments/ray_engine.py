@@ -99,6 +99,7 @@ class RayEngine(Engine):
                     parcel, handles = parcels.pack_up(pack.shipped())
                     inputs = ray.put(contents(pack.inputs(folder)))
                     running[self._task.remote(knowledge, parcel, handles, inputs, self.device.type)] = pack
+                    watch(pack, 0.0)
                 if not running:
                     return
                 for done in ray.wait(list(running))[0]:

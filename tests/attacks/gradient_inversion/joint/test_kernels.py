@@ -51,12 +51,3 @@ def test_a_typical_row_weighs_one_in_every_layer(make_batch: Any) -> None:
             kernels.right,
         )
         torch.testing.assert_close(float(gram(terms, only).mean()), 1.0, atol=0.1, rtol=0)
-
-
-def test_a_layer_that_is_left_out_does_not_count(posed: Any, random_residual: Any) -> None:
-    problem, _ = posed()
-    residual = random_residual(problem)
-    kernels = problem.kernels.without(frozenset({1}), problem.target)
-    expected = sum(float(r.square().sum()) for i, r in enumerate(residual) if i != 1)
-    torch.testing.assert_close(float(kernels.value(residual)), expected)
-    assert kernels.to(torch.float32).left_out == {1}

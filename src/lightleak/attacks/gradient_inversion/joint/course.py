@@ -303,7 +303,6 @@ def whitened(problem: JointProblem) -> Whitened | None:
         return None
     for ridge in RIDGES:
         kernels = Kernels.whitened(problem.nodes, problem.space, ridge, generator(0, "second moments"))
-        kernels = kernels.without(problem.kernels.left_out, problem.target)
         white = replace(problem, kernels=kernels, prior=None)
         noise = kernels.of_noise([layer.shape for layer in problem.target]) * problem.prior_weight / 2
         if noise <= MOST_NOISE * white.target_value:
@@ -313,7 +312,7 @@ def whitened(problem: JointProblem) -> Whitened | None:
 
 def is_explained(problem: JointProblem, rows: JointRows) -> bool:
     """Whether what the rows leave is no more than the noise."""
-    elements = sum(layer.numel() for i, layer in enumerate(problem.target) if i not in problem.kernels.left_out)
+    elements = sum(layer.numel() for layer in problem.target)
     return problem.value(rows) * problem.target_value < EXPLAINED * elements * problem.prior_weight / 2
 
 

@@ -30,12 +30,10 @@ class Kernels:
     Attributes:
         left: ``[out_l, out_l]`` per layer, symmetric.
         right: ``[in_l + 1, in_l + 1]`` per layer, symmetric.
-        left_out: layers that do not count; their A is zero.
     """
 
     left: tuple[Tensor | None, ...]
     right: tuple[Tensor | None, ...]
-    left_out: frozenset[int] = frozenset()
 
     @classmethod
     def plain(cls, depth: int) -> "Kernels":
@@ -61,19 +59,6 @@ class Kernels:
         ]
         return cls(tuple(left for left, _ in maps), tuple(right for _, right in maps))
 
-    def without(self, layers: frozenset[int], target: Gradient) -> "Kernels":
-        """The same, but for layers that do not count.
-
-        Args:
-            layers: their numbers.
-            target: a gradient, for its shapes.
-        """
-        left = (
-            t.new_zeros(len(t), len(t)) if i in layers else a
-            for i, (a, t) in enumerate(zip(self.left, target, strict=True))
-        )
-        return Kernels(tuple(left), self.right, layers)
-
     def of_noise(self, shapes: Sequence[torch.Size]) -> float:
         """Squared distance that independent noise of deviation 1 on every element has on average.
 
@@ -86,7 +71,7 @@ class Kernels:
     def to(self, dtype: torch.dtype) -> "Kernels":
         """The same in another precision."""
         left, right = (tuple(None if k is None else k.to(dtype) for k in each) for each in (self.left, self.right))
-        return Kernels(left, right, self.left_out)
+        return Kernels(left, right)
 
     def apply(self, residual: Gradient) -> Gradient:
         """``A_l R_l B_l`` of every layer."""

@@ -6,7 +6,7 @@ least as large. So every element has an interval, and rows are looked for whose 
 (`interval_course`); their numbers are then fitted to what is known exactly.
 
 Where most elements were sent, the others of the last hidden layer follow from its low rank (`completion`), and rows
-are read off it one at a time. Layers of which much is open then do not count: rows that one layer gives explain them.
+are read off it one at a time; the others are looked for within what these leave.
 """
 
 from dataclasses import dataclass, replace
@@ -285,19 +285,20 @@ class PrunedInversion(OneGradientInversion[PrunedConfig]):
         report: Report,
     ) -> Solution:
         """Rows that stand out, and the others within what these leave."""
-        rows = visible
+        members: tuple[JointRows, ...] = (visible,)
         if len(visible.labels) < problem.n_rows:
             others = replace(problem.without(visible), prior_weight=PRIOR_WEIGHT)
             bounds = sent.bounds_beside(problem.gradient(visible), others.n_rows / problem.n_rows)
             intervals = Intervals.of(others, bounds, labels_without(labels, visible.labels), draws)
             left, few = labels_within(others, intervals, draws), self.config.for_few_rows
-            rows = visible.and_also(solve_within(others, intervals, left, few, draws, seed, report).rows)
-        return Solution(rows, problem.value(rows), (rows, rows))
+            found = solve_within(others, intervals, left, few, draws, seed, report)
+            members = tuple(visible.and_also(rows) for rows in (found.rows, *found.ensemble))
+        return Solution(members[0], problem.value(members[0]), members)
 
 
 NEAR = 1e-3
-"""Share of the gradient that rows may leave for a proof to be tried, and not to be given up for a guess: a proof needs
-what was sent explained to rounding, and takes up to 14 CPU seconds in vain."""
+"""Share of the gradient that rows within intervals may leave for a proof to be tried, and not to be given up for a
+guess: a proof needs what was sent explained to rounding, and takes up to 14 CPU seconds in vain."""
 
 VISIBLE = 0.75
 """Minimum share of rows that stand out for the others to be looked for by themselves. With 14 of 32 of them (ReLU, half
