@@ -103,6 +103,7 @@ def test_what_was_not_sent_follows_and_rows_are_proven_by_what_was(make_batch: A
     assert found.follows and not found.open[1].any() and float(missing) < 0.01 * float(before)
     rows = PrunedInversion(PrunedConfig(**WORK)).run(update, seed=0)
     assert rows.certificate.certified == 6 and right(rows, batch) == 1
+    assert (rows.uncertainty[[c.name for c in batch.encoder.schema.categorical]] == 0).all(axis=None)
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.3])

@@ -285,7 +285,7 @@ class PrunedInversion(OneGradientInversion[PrunedConfig]):
         report: Report,
     ) -> Solution:
         """Rows that stand out, and the others within what these leave."""
-        members: tuple[JointRows, ...] = (visible,)
+        members: tuple[JointRows, ...] = (visible, visible)  # all agree on what stands out
         if len(visible.labels) < problem.n_rows:
             others = replace(problem.without(visible), prior_weight=PRIOR_WEIGHT)
             bounds = sent.bounds_beside(problem.gradient(visible), others.n_rows / problem.n_rows)
