@@ -112,3 +112,11 @@ def test_whole_numbers_vary_as_found_before_they_are_rounded() -> None:
     assert cell_entropy(encoder, aligned)["age"][0] == pytest.approx(
         0.5 + 0.5 * math.log(2 * math.pi * variance), abs=1e-3
     )
+
+
+def test_a_table_without_numbers_has_entropy_without_a_warning(recwarn: pytest.WarningsRecorder) -> None:
+    schema = TableSchema((Column.categorical("work", list("abcd")),), Column.categorical("y", ["0", "1"]))
+    frame = pd.DataFrame({"work": list("abca"), "y": "0"})
+    encoder = TableEncoder(schema, "onehot").fit(frame)
+    found = cell_entropy(encoder, encoder.encode(frame).unsqueeze(1))
+    assert found.shape == (1, 1) and found["work"].item() > 0 and not recwarn.list

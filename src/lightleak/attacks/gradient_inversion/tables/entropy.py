@@ -41,7 +41,8 @@ def cell_entropy(encoder: TableEncoder, aligned: Tensor, method: EntropyMethod =
             probabilities = one_hot(codes[:, :, i], block.width).double().mean(0)
         cells[block.name] = -torch.xlogy(probabilities, probabilities).sum(-1) / math.log(block.width)
     if restarts > 1:
-        variance = (numbers / encoder.deviation).var(0).clamp_min(SMALLEST_VARIANCE)
+        scaled = numbers / encoder.deviation
+        variance = (scaled.var(0) if scaled.numel() else scaled[0]).clamp_min(SMALLEST_VARIANCE)  # torch warns of none
         gaussian = 0.5 + 0.5 * torch.log(2 * math.pi * variance)
     else:
         gaussian = torch.full(numbers.shape[1:], float("nan"), dtype=torch.float64)
