@@ -100,23 +100,28 @@ def key(row: Row) -> tuple[str, int, str, str, int]:
 
 
 def cell(rows: Sequence[Row]) -> str:
-    """Rows proven, and cells of the better attack, of one filter and network."""
+    """Rows proven, and cells of the best attack, of one filter and network; guessing is one that anybody has."""
     by_attack: dict[str, list[Row]] = {}
     for row in rows:
         if "refused" not in row:
             by_attack.setdefault(row["attack"], []).append(row)
-    attacks = {name: [r["cells"] for r in one] for name, one in by_attack.items() if name != "random"}
-    if not attacks:
+    guesses = {row["seed"]: row["cells"] for row in by_attack.pop("random", [])}
+    if not by_attack:
         return "-"
-    best = max(attacks, key=lambda name: mean(attacks[name]))
-    of_best_first = [by_attack[best], *(one for name, one in by_attack.items() if name in attacks)]
+    best = max(by_attack, key=lambda name: mean(r["cells"] for r in by_attack[name]))
+    of_best_first = [by_attack[best], *by_attack.values()]
     proven = [one for one in of_best_first if one[0]["certified_rows"] is not None]
-    found, most = summarize(attacks[best]), max(proven, key=lambda one: mean(r["certified_rows"] for r in one))
-    rows_in_all, wrong_in_all = sum(r.get("rows", ROWS) for r in most), sum(r["certified_wrong"] or 0 for r in most)
-    counts = sum(r["certified_rows"] for r in most), rows_in_all, wrong_in_all
-    interval = f" [{100 * found.low:.1f}, {100 * found.high:.1f}]" if len(attacks[best]) > 1 else ""
-    wrong = f", {counts[2]} wrong" if counts[2] else ""
-    return f"{counts[0]} of {counts[1]}{wrong}; {100 * found.mean:.1f}{interval} ({best}, n = {len(attacks[best])})"
+    most = max(proven, key=lambda one: mean(r["certified_rows"] for r in one))
+    counts = sum(r["certified_rows"] for r in most), sum(r.get("rows", ROWS) for r in most)
+    wrong = sum(r["certified_wrong"] or 0 for r in most)
+    found, said = [r["cells"] for r in by_attack[best]], best
+    guessed = [guesses[r["seed"]] for r in by_attack[best] if r["seed"] in guesses]
+    if guessed and mean(guessed) >= mean(found):
+        found, said = guessed, f"random; {100 * mean(found):.1f} by {best}"
+    whole = summarize(found)
+    interval = f" [{100 * whole.low:.1f}, {100 * whole.high:.1f}]" if len(found) > 1 else ""
+    marked = f", {wrong} wrong" if wrong else ""
+    return f"{counts[0]} of {counts[1]}{marked}; {100 * whole.mean:.1f}{interval} ({said}, n = {len(found)})"
 
 
 def print_table(done: Sequence[Row], points: Sequence[Point]) -> None:
