@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import attrgetter
 from typing import Self
 
 from rich.console import Console
@@ -97,6 +98,12 @@ class Bar:
         self._console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
+TINY = 1e-9
+"""Least work of a pack."""
+
+KIND = attrgetter("kind")
+
+
 @dataclass
 class _Part:
     """One pack: its kind, its work, how much of that is done, and how long it took or runs."""
@@ -157,7 +164,7 @@ class PackBar(Bar):
         known = [part for part in parts if part.share >= LEAST_SHARE and part.seconds]
         if not known:
             return None if any(part.share < 1 for part in parts) else 0.0
-        by_kind = {kind: list(of_kind) for kind, of_kind in groupby(sorted(known, key=_kind), _kind)}
+        by_kind = {kind: list(of_kind) for kind, of_kind in groupby(sorted(known, key=KIND), KIND)}
         by_unit = sum(part.seconds for part in known) / sum(part.units * part.share for part in known)
         rests = []
         for part in parts:
@@ -168,14 +175,6 @@ class PackBar(Bar):
             rests.append(whole * (1 - part.share) if part.share >= LEAST_SHARE else max(0.0, whole - part.seconds))
         side_by_side = sum(part.seconds for part in parts) / self._elapsed
         return max(sum(rests) / side_by_side, *rests)
-
-
-TINY = 1e-9
-"""Least work of a pack."""
-
-
-def _kind(part: _Part) -> str:
-    return part.kind
 
 
 def silent() -> Console:

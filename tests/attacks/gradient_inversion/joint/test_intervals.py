@@ -12,12 +12,15 @@ from lightleak.attacks.gradient_inversion.joint.signed import of_signs
 from lightleak.core.seeds import generator
 
 
-@pytest.mark.parametrize("is_pruned", [False, True])
-def test_the_derivative_of_the_cost_is_autograds(
-    make_batch: Any, is_pruned: bool, held_against: Any, halved: Any, signed: Any
-) -> None:
-    batch = make_batch(n=4)
-    _, signs, _ = held_against(batch, (halved if is_pruned else signed)(batch.update), is_pruned)
+@pytest.fixture(params=["signs", "pruned"])
+def held(request: pytest.FixtureRequest, make_batch: Any, held_against: Any, halved: Any, signed: Any) -> Any:
+    """Four rows, their problem and its intervals."""
+    batch, is_pruned = make_batch(n=4), request.param == "pruned"
+    return held_against(batch, (halved if is_pruned else signed)(batch.update), is_pruned)
+
+
+def test_the_derivative_of_the_cost_is_autograds(held: Any) -> None:
+    _, signs, _ = held
     signs, draws = signs.at(0.5), generator(1)
     noise = [torch.randn(layer.shape, generator=draws).double() for layer in signs.sizes]
     at = [(size * one).requires_grad_() for size, one in zip(signs.sizes, noise, strict=True)]
@@ -26,12 +29,8 @@ def test_the_derivative_of_the_cost_is_autograds(
         torch.testing.assert_close(own, expected)
 
 
-@pytest.mark.parametrize("is_pruned", [False, True])
-def test_what_is_beyond_intervals_with_a_row_is_that_of_the_whole_gradient(
-    make_batch: Any, is_pruned: bool, held_against: Any, halved: Any, signed: Any
-) -> None:
-    batch = make_batch(n=4)
-    problem, signs, truth = held_against(batch, (halved if is_pruned else signed)(batch.update), is_pruned)
+def test_what_is_beyond_intervals_with_a_row_is_that_of_the_whole_gradient(held: Any) -> None:
+    problem, signs, truth = held
     terms = problem.terms(truth.codes, truth.numbers)
     errors = tuple(e[0] for e in terms.weighted(terms.of_labels(truth.labels, 4)))
     hidden = tuple(h[0] for h in terms.hidden)

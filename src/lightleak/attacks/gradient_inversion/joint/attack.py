@@ -34,6 +34,7 @@ from lightleak.attacks.gradient_inversion.network.chain import (
     chain_names,
     observed_gradient,
 )
+from lightleak.attacks.gradient_inversion.network.checks import require_one_gradient
 from lightleak.attacks.gradient_inversion.network.of_update import names_of_layers, row_network
 from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork
 from lightleak.attacks.gradient_inversion.tables.entropy import cell_entropy
@@ -62,13 +63,7 @@ class OneGradientInversion(CertifyingInversion[Config]):
 
     def check_protocol(self, update: ClientUpdate) -> None:
         """Refuse weight deltas, aggregates, and a gradient of zeros."""
-        facts = update.facts
-        if update.kind != "gradient" or facts.epochs != 1:
-            got = f"a {update.kind} of {facts.epochs or 'an unknown number of'} epochs (FedAvg)"
-            raise ObservationError(f"{self.name} inverts one FedSGD gradient; this update is {got}")
-        if facts.n_clients != 1:
-            number = facts.n_clients or "an unknown number of clients"
-            raise ObservationError(f"{self.name} inverts one client's gradient; this one aggregates {number}")
+        require_one_gradient(self.name, update)
         if not any(bool(value.any()) for value in update.update.values()):
             raise ObservationError(f"{self.name} fits rows to a gradient, and this one is zero in every element")
 

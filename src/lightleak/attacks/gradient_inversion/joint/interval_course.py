@@ -77,7 +77,7 @@ class IntervalsConfig(ExactSettings):
 
 
 SHORTER = 4
-"""Two rows beside 30 (Adult, trained ReLU, 10% pruned, seed 52000; three clients of German Credit): all cells; with 1
+"""Two rows next to 30 (Adult, trained ReLU, 10% pruned, seed 52000; three clients of German Credit): all cells; with 1
 and 2, which take as long, a cell or two are wrong on one of four."""
 
 

@@ -16,12 +16,27 @@ PROTOCOL = ("n_rows", "epochs", "batch_size", "n_clients", "local_steps", "learn
 """Facts that two updates of one call must share."""
 
 
+def require_one_gradient(name: str, update: ClientUpdate) -> None:
+    """Refuse weight deltas and aggregates for the attack of that name.
+
+    Raises:
+        ObservationError: the update is no FedSGD gradient, or not of one client.
+    """
+    facts = update.facts
+    if update.kind != "gradient" or facts.epochs != 1:
+        got = f"a {update.kind} of {facts.epochs or 'an unknown number of'} epochs (FedAvg)"
+        raise ObservationError(f"{name} inverts one FedSGD gradient; this update is {got}")
+    if facts.n_clients != 1:
+        number = facts.n_clients or "an unknown number of clients"
+        raise ObservationError(f"{name} inverts one client's gradient; this one aggregates {number}")
+
+
 def require_fit(update: ClientUpdate, network: nn.Module, combines_releases: bool = False) -> None:
     """Hold an update against the network it names, so that no attack fails in the middle of its work.
 
     Args:
         update: the observation.
-        network: what `lightleak.attacks.gradient_inversion.optimize.problem.client_network` made of it.
+        network: what `lightleak.attacks.gradient_inversion.network.client.client_network` made of it.
         combines_releases: whether the attack uses all releases of an update that holds several.
 
     Raises:

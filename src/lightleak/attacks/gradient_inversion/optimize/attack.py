@@ -6,7 +6,11 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.config import InversionConfig
-from lightleak.attacks.gradient_inversion.network.checks import require_batch_statistics, require_fit
+from lightleak.attacks.gradient_inversion.network.checks import (
+    require_batch_statistics,
+    require_fit,
+    require_one_gradient,
+)
 from lightleak.attacks.gradient_inversion.network.client import client_network, relu_chain
 from lightleak.attacks.gradient_inversion.optimize.chain_options import chain_options, require_options
 from lightleak.attacks.gradient_inversion.optimize.labels import (
@@ -59,12 +63,7 @@ class GradientInversion(RestartedInversion[InversionConfig]):
                 (`require_reach`).
         """
         facts, config = update.facts, self.config
-        if update.kind != "gradient" or facts.epochs != 1:
-            got = f"a {update.kind} of {facts.epochs or 'an unknown number of'} epochs (FedAvg)"
-            raise ObservationError(f"{self.name} inverts one FedSGD gradient; this update is {got}")
-        if facts.n_clients != 1:
-            number = facts.n_clients or "an unknown number of clients"
-            raise ObservationError(f"{self.name} inverts one client's gradient; this one aggregates {number}")
+        require_one_gradient(self.name, update)
         if facts.loss != "cross_entropy":
             raise UnsupportedError(f"{self.name} needs the loss 'cross_entropy', got {facts.loss!r}")
         if config.labels == "true" and update.labels is None:
