@@ -34,6 +34,9 @@ LEAST_SIZE = 1e-3
 MOST_ELEMENTS = 2**24
 """Elements that are compared at once: 64 MB in float32."""
 
+FAST_ELEMENTS = 2**19
+"""The same on a CPU, whose cache holds them: 7 in place of 13 ns an element of a hidden layer of Adult."""
+
 
 @dataclass(frozen=True)
 class Intervals:
@@ -112,14 +115,15 @@ class Intervals:
             derivatives.append((torch.sigmoid(above) - torch.sigmoid(below)) * weight)
         return torch.stack(values).sum(0), derivatives
 
-    def _beyond(self, layer: int, gradient: Tensor) -> Tensor:
-        """How far one layer's gradients ``[..., out, in + 1]`` are beyond their intervals ``[...]``."""
-        scaled, (low, high) = gradient * self._weights[layer], self._scaled[layer]
-        return (scaled - scaled.clamp(low, high)).abs().sum((-1, -2))
+    def _beyond(self, layer: int, scaled: Tensor) -> Tensor:
+        """How far gradients of a layer ``[..., out, in + 1]``, in the elements' units, are beyond the bounds ``[...]``."""
+        low, high = self._scaled[layer]
+        return (scaled - scaled.clamp(low, high)).flatten(-2).abs_().sum(-1)
 
     def beyond(self, gradient: Gradient) -> Tensor:
         """How far the elements are beyond their intervals, summed in the units of the cost."""
-        return torch.stack([self._beyond(layer, own) for layer, own in enumerate(gradient)]).sum()
+        each = enumerate(zip(gradient, self._weights, strict=True))
+        return torch.stack([self._beyond(layer, own * weight) for layer, (own, weight) in each]).sum()
 
     def with_term(self, rest: Gradient, errors: Gradient, hidden: Gradient) -> Tensor:
         """`beyond` of a gradient to which each of m rows is added ``[m]``.
@@ -130,10 +134,11 @@ class Intervals:
             hidden: ``(h_{l-1}, 1)`` of the rows ``[m, in + 1]``.
         """
         total: Tensor | float = 0.0
-        for layer, (own, e, h) in enumerate(zip(rest, errors, hidden, strict=True)):
-            size = max(1, MOST_ELEMENTS // own.numel())
+        for layer, (own, weight, e, h) in enumerate(zip(rest, self._weights, errors, hidden, strict=True)):
+            size = max(1, (FAST_ELEMENTS if own.device.type == "cpu" else MOST_ELEMENTS) // own.numel())
+            scaled = own * weight
             parts = [
-                self._beyond(layer, own + some.unsqueeze(2) * these.unsqueeze(1))
+                self._beyond(layer, torch.addcmul(scaled, some.unsqueeze(2), these.unsqueeze(1) * weight))
                 for some, these in zip(e.split(size), h.split(size), strict=True)
             ]
             total = total + torch.cat(parts)
