@@ -67,7 +67,7 @@ class Estimate:
     Attributes:
         attack: its name.
         batch_size: rows behind an update.
-        source: where the updates come from.
+        source: where the updates come from, and what defends them.
         packs: units of each pack.
         cost: of a unit.
     """
@@ -148,9 +148,8 @@ def estimate(
     found = []
     for of_kind in kinds.values():
         unit, sizes = of_kind[0][0], tuple(len(pack) for pack in of_kind)
-        source = str(unit.facts.get("source", ""))
         cost = known[_work_key(of_kind[0])]
-        found.append(Estimate(unit.attack, int(unit.facts["batch_size"]), source, sizes, cost))
+        found.append(Estimate(unit.attack, int(unit.facts["batch_size"]), _source(unit), sizes, cost))
     return found
 
 
@@ -292,8 +291,13 @@ def makespan(durations: Iterable[float], devices: int) -> float:
 
 
 def _row_key(pack: Sequence[Unit]) -> tuple[str, int, str, str]:
-    facts = pack[0].facts
-    return pack[0].attack, int(facts["batch_size"]), str(facts.get("source", "")), _work_key(pack)
+    return pack[0].attack, int(pack[0].facts["batch_size"]), _source(pack[0]), _work_key(pack)
+
+
+def _source(unit: Unit) -> str:
+    """Where its update comes from, and what defends it."""
+    source, defense = str(unit.facts.get("source", "")), unit.facts.get("defense")
+    return source if defense in (None, "none") else f"{source}, {defense}"
 
 
 def _work_key(pack: Sequence[Unit]) -> str:

@@ -116,7 +116,7 @@ class Intervals:
         return torch.stack(values).sum(0), derivatives
 
     def _beyond(self, layer: int, scaled: Tensor) -> Tensor:
-        """How far gradients of a layer ``[..., out, in + 1]``, in the elements' units, are beyond the bounds ``[...]``."""
+        """How far a layer's gradients ``[..., out, in + 1]``, in elements' units, are beyond the bounds ``[...]``."""
         low, high = self._scaled[layer]
         return (scaled - scaled.clamp(low, high)).flatten(-2).abs_().sum(-1)
 
