@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lightleak.attacks import ATTACKS
 from lightleak.attacks.gradient_inversion.optimize.shell import RestartedInversion
 from lightleak.core import devices
 from lightleak.experiments import probe
@@ -180,6 +181,35 @@ def test_what_was_measured_before_is_not_measured_again(
     assert measured == ["tableak 8"] and len(known) == 1
     assert first[0].cost in [one.cost for one in estimate(packs, CPU, "values", 9, known)]
     assert len(known) == 4 and sorted(measured[1:]) == ["random 3", "random 3", "tableak 3"]
+
+
+def test_strengths_of_a_defense_are_measured_once_and_defenses_apart(
+    packs: list[list[Unit]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[Any] = []
+
+    def fake(pack: list[Unit], device: torch.device, kept: str, seconds: float) -> Cost:
+        measured.append(pack[0].facts["defense"])
+        return Cost(1.0, 0.1, 20, None)
+
+    monkeypatch.setattr(probe, "measure", fake)
+    behind = [("none", None), ("clipping", 0.1), ("clipping", 1.0), ("sign", None)]
+    defended = [
+        [probe.replace(u, facts={**u.facts, "defense": name, "defense_strength": strength}) for u in packs[0]]
+        for name, strength in behind
+    ]
+    found = estimate(defended, CPU, "values")
+    assert [(one.source, len(one.packs)) for one in found] == [
+        ("initial", 1),
+        ("initial, clipping", 2),
+        ("initial, sign", 1),
+    ]
+    assert sorted(measured) == ["clipping", "none", "sign"]
+
+
+def test_the_steps_of_an_exact_search_are_not_probed_by_themselves() -> None:
+    assert all(ATTACKS.get(name)().stepped(None, 0, CPU) is None for name in ("exact_joint", "exact_pruned"))
+    assert ATTACKS.get("tableak")().stepped(None, 0, CPU) is not None
 
 
 def test_a_real_pack_is_probed_and_nothing_is_left(packs: list[list[Unit]], tmp_path: Path) -> None:

@@ -301,10 +301,10 @@ def _source(unit: Unit) -> str:
 
 
 def _work_key(pack: Sequence[Unit]) -> str:
-    """Equal for packs whose units take the same time: where an update comes from makes no difference."""
-    known = json.loads(pack_key(pack[0]))
-    same = {name: value for name, value in known["shape"].items() if name not in ("source", "epoch")}
-    return json.dumps({**known, "shape": same}, sort_keys=True)
+    """Equal for packs whose units take about the same time: their source and a defense's strength are left out."""
+    known, left_out = json.loads(pack_key(pack[0])), ("source", "epoch", "defense_strength")
+    same = {name: value for name, value in known["shape"].items() if name not in left_out}
+    return json.dumps({**known, "shape": {**same, "defense": pack[0].facts.get("defense")}}, sort_keys=True)
 
 
 def _run(units: Sequence[Unit], device: torch.device, kept: Kept) -> None:

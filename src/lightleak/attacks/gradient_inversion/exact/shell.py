@@ -114,6 +114,10 @@ class CertifyingInversion(UpdateAttack, Generic[Config]):
             self._run(update, seed, torch.device(device), progress) for update, seed in zip(updates, seeds, strict=True)
         ]
 
+    def stepped(self, update: ClientUpdate, seed: int, device: torch.device) -> None:
+        """See `UpdateAttack.stepped`: steps of a search are a part of its time."""
+        return None
+
     def _run(self, update: ClientUpdate, seed: int, device: torch.device, progress: Progress | None) -> Reconstruction:
         began = time.perf_counter()
         encoder = TableEncoder.of(update, device)
