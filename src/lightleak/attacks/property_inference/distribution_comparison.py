@@ -25,6 +25,7 @@ from lightleak.attacks.property_inference.populations import Features, fraction_
 from lightleak.attacks.property_inference.record_features import require_some_kinds
 from lightleak.attacks.property_inference.regression import RegressionPlan, estimate_by_regression
 from lightleak.attacks.settings import AttackSettings, require_one_of
+from lightleak.core.bounds import bounded
 from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
 from lightleak.core.facts import Facts
 from lightleak.core.intermediate_results import IntermediateResults
@@ -73,21 +74,19 @@ class DistributionComparisonConfig(AttackSettings):
     estimator: str = "xgboost"
     ensemble: Ensemble = "mean"
     features: Features = "quantiles"
-    n_quantiles: int = 100
-    samples: int = 200
-    sample_size: int = 2000
-    queries: int = 100
+    n_quantiles: int = bounded(100, ge=1)
+    samples: int = bounded(200, ge=1)
+    sample_size: int = bounded(2000, ge=1)
+    queries: int = bounded(100, ge=1)
     fraction_step: float = 1.0
-    held_out: int = 100
-    grid_points: int = 49
+    held_out: int = bounded(100, ge=0)
+    grid_points: int = bounded(49, ge=1)
     clip: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_some_kinds(self.kinds)
         require_one_of("estimator", self.estimator, (MIXTURE, *REGRESSORS.names()))
-        self.at_least(1, "n_quantiles", "samples", "sample_size", "queries", "grid_points")
-        self.at_least(0, "held_out")
         if self.features == "quantiles" and self.n_quantiles > self.sample_size:
             raise UsageError(f"n_quantiles must be at most sample_size {self.sample_size}, got {self.n_quantiles}")
         fraction_grid(self.fraction_step)

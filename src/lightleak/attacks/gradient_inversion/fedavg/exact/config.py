@@ -7,6 +7,7 @@ from typing import ClassVar
 from lightleak.attacks.gradient_inversion.exact.config import ExactSettings
 from lightleak.attacks.gradient_inversion.exact.enumerate.enumeration import EnumerationLimits
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
+from lightleak.core.bounds import bounded
 
 
 @dataclass(frozen=True)
@@ -27,16 +28,15 @@ class ExactFedAvgConfig(ExactSettings):
 
     owner: ClassVar[str] = "exact_fedavg"
 
-    half_sums: int = 200_000
-    pairs: int = 40_000_000
-    hits: int = 400_000
-    restarts: int = 3
-    steps: int = 2000
+    half_sums: int = bounded(200_000, ge=1)
+    pairs: int = bounded(40_000_000, ge=1)
+    hits: int = bounded(400_000, ge=1)
+    restarts: int = bounded(3, ge=1)
+    steps: int = bounded(2000, ge=1)
     limits: EnumerationLimits = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.at_least(1, "half_sums", "pairs", "hits", "restarts", "steps")
         object.__setattr__(self, "limits", EnumerationLimits(self.half_sums, self.pairs, self.hits))
 
     def joint(self) -> JointConfig:
