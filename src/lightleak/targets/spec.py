@@ -52,6 +52,14 @@ class NetworkSpec:
     layout: EncodedLayout
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    def require_layout(self, layout: EncodedLayout) -> None:
+        """Raise `UsageError` for an encoder whose columns are not those of the network."""
+        if layout != self.layout:
+            raise UsageError(
+                f"the network takes {self.layout.width} encoded features, the encoder makes other columns "
+                f"({layout.width} features)"
+            )
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
         return {
