@@ -1,6 +1,6 @@
 """Settings of the exact inversion of weight updates."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import ClassVar
 
@@ -33,11 +33,11 @@ class ExactFedAvgConfig(ExactSettings):
     hits: int = bounded(400_000, ge=1)
     restarts: int = bounded(3, ge=1)
     steps: int = bounded(2000, ge=1)
-    limits: EnumerationLimits = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "limits", EnumerationLimits(self.half_sums, self.pairs, self.hits))
+    @property
+    def limits(self) -> EnumerationLimits:
+        """Limits of the enumeration."""
+        return EnumerationLimits(self.half_sums, self.pairs, self.hits)
 
     def joint(self) -> JointConfig:
         """The settings of a search under an error, see ``steps``."""
