@@ -25,7 +25,7 @@ from lightleak.attacks.model_inversion.pseudo_labels import PseudoLabelConfig, P
 from lightleak.attacks.settings import AttackSettings
 from lightleak.core.bounds import bounded
 from lightleak.core.errors import UsageError
-from lightleak.core.seeds import derive_seed, generator
+from lightleak.core.seeds import derive_seed, fresh_generator, generator
 from lightleak.data.images import from_pixels
 
 IMAGES_PER_CALL = 1024
@@ -193,8 +193,7 @@ def invert_images(
     rows = as_floats(public[chosen.rows])
     sampler = ClassSampler(rows, chosen.labels, n_classes, config.gan.balance)
     shape = (rows.shape[1], rows.shape[2], rows.shape[3])
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(derive_seed(seed, "weights"))
+    with fresh_generator(derive_seed(seed, "weights")):
         player = ImageGenerator(shape, n_classes, config.gan.latent_dim, config.generator_widths)
         critic = ImageCritic(shape, n_classes, config.critic_widths)
     classify = target if config.gan.inversion_weight else None

@@ -20,7 +20,7 @@ from lightleak.attacks.property_inference.label_replacement import batch_rows
 from lightleak.attacks.settings import AttackSettings
 from lightleak.core.bounds import bounded
 from lightleak.core.errors import UsageError
-from lightleak.core.seeds import derive_seed, generator
+from lightleak.core.seeds import derive_seed, fresh_generator, generator
 from lightleak.targets.split import SplitClassifier
 
 Objective = Literal["corrected", "as_coded"]
@@ -97,8 +97,7 @@ class RefinementHead(nn.Module):
     def __init__(self, width: int, config: ModelRefinementConfig, seed: int) -> None:
         super().__init__()
         self.dropout = config.dropout
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
+        with fresh_generator(seed):
             self.linears = nn.ModuleList(nn.Linear(i, o) for i, o in pairwise((width, *config.hidden, 2)))
 
     def forward(self, x: Tensor, draw: torch.Generator | None = None) -> Tensor:

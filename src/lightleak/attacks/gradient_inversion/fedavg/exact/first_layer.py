@@ -45,7 +45,7 @@ from lightleak.attacks.gradient_inversion.tables.uncertainty import cell_uncerta
 from lightleak.core.certificate import NUMBERS_WITHIN, Feasibility
 from lightleak.core.errors import UnsupportedError
 from lightleak.core.observations import ClientUpdate
-from lightleak.core.seeds import generator
+from lightleak.core.seeds import fresh_generator, generator
 from lightleak.data.encoder import TableEncoder
 from lightleak.targets.functional import drops_units, without_dropout
 from lightleak.targets.spec import NetworkSpec, build_network
@@ -126,8 +126,7 @@ def require_dropout_behind(network: nn.Module, first: str, width: int) -> None:
         UnsupportedError: it does: the layer's gradient is then that of rows with dropped cells.
     """
     rows = torch.randn(PROBES, width, generator=generator(0, "probes"), dtype=next(network.parameters()).dtype)
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(0)
+    with fresh_generator(0):
         dropped = _input_of(copy.deepcopy(network).train(), first, rows)
     if not same(_input_of(without_dropout(copy.deepcopy(network).train()), first, rows).double(), dropped.double()):
         raise UnsupportedError(
