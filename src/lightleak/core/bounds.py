@@ -62,7 +62,7 @@ class Bounds:
 def bounded(default: Any = MISSING, *, default_factory: Any = MISSING, **limits: Any) -> Any:
     """Declare a field with the limits that `Bounds` lists; of a list, they apply to each entry."""
     metadata = {"bounds": Bounds(**limits)}
-    return field(default=default, default_factory=default_factory, metadata=metadata)  # type: ignore[call-overload]
+    return field(default=default, default_factory=default_factory, metadata=metadata)
 
 
 def one_of(default: Any, choices: Collection[Any], **limits: Any) -> Any:

@@ -64,7 +64,7 @@ def json_field(
         default_factory: makes that value.
     """
     facts = {"key": key, "low": low, "high": high, "written": written}
-    return dataclasses.field(default=default, default_factory=default_factory, metadata=facts)  # type: ignore[call-overload]
+    return dataclasses.field(default=default, default_factory=default_factory, metadata=facts)
 
 
 def read_record(kind: type[T], raw: Any, where: str, **given: Any) -> T:
