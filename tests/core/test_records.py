@@ -34,7 +34,7 @@ class Whole:
         count: how many.
     """
 
-    count: int = json_field(key="n", earlier=("number", "amount"), low=0)
+    count: int = json_field(key="n", low=0)
     kind: Literal["a", "b"] | None = None
     seed: int | str | None = None
     is_best: bool = False
@@ -81,12 +81,6 @@ def test_what_is_unknown_reads_as_the_default(unknown: float | None) -> None:
     assert read_record(Part, {"name": "a", "share": unknown}, "file") == Part("a")
     assert read_record(Whole, {"n": 1, "scores": {"age": unknown}}, "file") == Whole(count=1)
     assert write_record(Part("a")) == {"name": "a"}
-
-
-def test_a_key_of_an_earlier_version_is_read_where_the_new_one_is_absent() -> None:
-    assert read_record(Whole, {"amount": 2}, "file").count == 2
-    assert read_record(Whole, {"amount": 2, "number": 3}, "file").count == 3
-    assert read_record(Whole, {"amount": 2, "number": 3, "n": 4}, "file").count == 4
 
 
 def test_values_that_are_given_are_not_read() -> None:

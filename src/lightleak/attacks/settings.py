@@ -7,6 +7,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
 
+from lightleak.core.bounds import check_bounds
 from lightleak.core.errors import UsageError
 from lightleak.core.former_names import note_once
 
@@ -19,13 +20,15 @@ RENAMED_VALUES = {("objective", "mended"): "corrected"}
 
 @dataclass(frozen=True)
 class AttackSettings:
-    """Settings of an attack. A subclass declares them as fields; annotations are enforced, lists become tuples.
+    """Settings of an attack: fields of a subclass, limits declared with them (`lightleak.core.bounds.bounded`).
+
+    Annotations are enforced, lists become tuples.
 
     Attributes:
         owner: what messages call the attack.
 
     Raises:
-        UsageError: a value of the wrong type.
+        UsageError: a value of the wrong type, or out of range.
     """
 
     owner: ClassVar[str] = "the attack"
@@ -37,6 +40,7 @@ class AttackSettings:
             if isinstance(value, list):
                 object.__setattr__(self, name, tuple(value))
             _check(name, getattr(self, name), hints[name])
+        check_bounds(self)
 
     @classmethod
     @cache

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from lightleak.core.bounds import bounded, check_bounds
 from lightleak.core.errors import UsageError
 
 
@@ -18,9 +19,9 @@ class CaptureSchedule:
     """
 
     epochs: Collection[int] = ()
-    per_epoch: int | None = 1
+    per_epoch: int | None = bounded(1, ge=1)
     steps: Collection[int] = ()
-    max_captures: int = 100
+    max_captures: int = bounded(100, ge=1)
 
     def __post_init__(self) -> None:
         """Check the bounds.
@@ -30,7 +31,7 @@ class CaptureSchedule:
         """
         if not len(self.epochs) and not len(self.steps):
             raise UsageError("nothing to capture: give epochs, such as (0, 5), or steps, such as (0, 100)")
-        _check_bounds({"per_epoch": 1 if self.per_epoch is None else self.per_epoch, "max_captures": self.max_captures})
+        check_bounds(self)
         _check_numbers({"epochs": self.epochs, "steps": self.steps})
 
     def wants(self, epoch: int, step: int, taken_in_epoch: int) -> bool:
@@ -59,9 +60,9 @@ class RoundSchedule:
     """
 
     rounds: Collection[int]
-    per_round: int = 1
+    per_round: int = bounded(1, ge=1)
     clients: Collection[int] = ()
-    max_captures: int = 100
+    max_captures: int = bounded(100, ge=1)
 
     def __post_init__(self) -> None:
         """Check the bounds.
@@ -71,7 +72,7 @@ class RoundSchedule:
         """
         if not len(self.rounds):
             raise UsageError("nothing to capture: give rounds, such as (0, 5)")
-        _check_bounds({"per_round": self.per_round, "max_captures": self.max_captures})
+        check_bounds(self)
         _check_numbers({"rounds": self.rounds, "clients": self.clients})
 
     def choose(self, drawn: Sequence[int]) -> list[int]:
@@ -85,12 +86,6 @@ class RoundSchedule:
         if len(self.clients):
             return [client for client in drawn if client in self.clients]
         return list(drawn[: self.per_round])
-
-
-def _check_bounds(bounds: Mapping[str, int]) -> None:
-    for name, bound in bounds.items():
-        if bound < 1:
-            raise UsageError(f"{name} must be at least 1, got {bound}")
 
 
 def _check_numbers(chosen: Mapping[str, Collection[int]]) -> None:

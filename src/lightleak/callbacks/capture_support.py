@@ -40,11 +40,7 @@ def described_network(module: lightning.LightningModule, encoder: TableEncoder) 
             "gradient capture needs a module with 'network' (nn.Module) and 'spec' (NetworkSpec), such as a "
             f"TabularClassifier built from a NetworkSpec; {type(module).__name__} lacks them"
         )
-    if spec.layout != encoder.layout:
-        raise UsageError(
-            f"the network takes {spec.layout.width} encoded features, the encoder makes other columns "
-            f"({encoder.layout.width} features)"
-        )
+    spec.require_layout(encoder.layout)
     expected = {name: parameter.shape for name, parameter in build_network(spec, seed=0).named_parameters()}
     got = {name: parameter.shape for name, parameter in network.named_parameters()}
     if odd := sorted({name for name, _ in expected.items() ^ got.items()}):

@@ -101,11 +101,8 @@ class UpdateCapture(lightning.Callback):
         module = _federation(pl_module)
         layout = getattr(self.sharing.encoder, "layout", None)
         assert module.spec is not None  # a federation is always built from a specification
-        if layout is not None and layout != module.spec.layout:
-            raise UsageError(
-                f"the network takes {module.spec.layout.width} encoded features, the encoder makes other columns "
-                f"({layout.width} features)"
-            )
+        if layout is not None:
+            module.spec.require_layout(layout)
         if module.group_size is not None and not self.aggregate:
             raise UsageError(
                 f"behind secure aggregation in groups of {module.group_size} the server receives no single update; "

@@ -62,9 +62,7 @@ class Bounds:
 def bounded(default: Any = MISSING, *, default_factory: Any = MISSING, **limits: Any) -> Any:
     """Declare a field with the limits that `Bounds` lists; of a list, they apply to each entry."""
     metadata = {"bounds": Bounds(**limits)}
-    if default_factory is not MISSING:
-        return field(default_factory=default_factory, metadata=metadata)
-    return field(default=default, metadata=metadata)
+    return field(default=default, default_factory=default_factory, metadata=metadata)
 
 
 def one_of(default: Any, choices: Collection[Any], **limits: Any) -> Any:

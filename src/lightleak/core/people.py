@@ -109,8 +109,11 @@ class Rate:
         >>> Rate.of(2, 0) is None, Rate.of(9, 10).share
         (True, 0.9)
         """
-        if not n:
-            return None
+        return cls.known(successes, n) if n else None
+
+    @classmethod
+    def known(cls, successes: float, n: int) -> "Rate":
+        """Return the rate of at least one trial."""
         low, high = wilson(successes / n, n)
         return cls(successes / n, n, max(0.0, low), min(1.0, high))
 
@@ -206,9 +209,7 @@ class Repeated:
     @property
     def share(self) -> Rate:
         """Share of the rows that is right."""
-        found = Rate.of(self.right, self.rows)
-        assert found is not None  # there is at least one
-        return found
+        return Rate.known(self.right, self.rows)
 
 
 @dataclass(frozen=True)
@@ -257,16 +258,13 @@ class Group:
         cls, column: str, category: str, n: int, proven: int, recovered: int | None, curve: tuple[Point, ...] = ()
     ) -> "Group":
         """Return the group with its interval."""
-        rate = Rate.of(proven, n)
-        assert rate is not None  # a group has at least one person
+        rate = Rate.known(proven, n)
         return cls(column, category, n, proven, rate.low, rate.high, recovered, curve)
 
     @property
     def exposed(self) -> Rate:
         """Share that is proven, or, where that is known, recovered without proof."""
-        found = Rate.of(self.proven + (self.recovered or 0), self.n)
-        assert found is not None  # a group has at least one person
-        return found
+        return Rate.known(self.proven + (self.recovered or 0), self.n)
 
 
 @dataclass(frozen=True)
@@ -371,17 +369,12 @@ class People:
     @property
     def proven_rate(self) -> Rate:
         """Share of the people that is proven."""
-        return self._rate(self.proven)
+        return Rate.known(self.proven, self.n)
 
     @property
     def exposed(self) -> Rate:
         """Share of the people that is proven, or recovered without proof."""
-        return self._rate(self.proven + self.recovered)
-
-    def _rate(self, people: int) -> Rate:
-        rate = Rate.of(people, self.n)
-        assert rate is not None  # n is at least 1
-        return rate
+        return Rate.known(self.proven + self.recovered, self.n)
 
     @property
     def recurring(self) -> Repeated | None:

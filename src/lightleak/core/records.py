@@ -38,7 +38,6 @@ class _Field:
 
     name: str
     key: str
-    earlier: tuple[str, ...]
     annotation: Any
     low: float | None
     high: float | None
@@ -48,7 +47,6 @@ class _Field:
 def json_field(
     *,
     key: str | None = None,
-    earlier: tuple[str, ...] = (),
     low: float | None = None,
     high: float | None = None,
     written: bool = True,
@@ -59,19 +57,14 @@ def json_field(
 
     Args:
         key: its key in the JSON, where that is not its name.
-        earlier: keys that older versions wrote; they are read where ``key`` is absent.
         low: least value of a number.
         high: greatest value of a number.
         written: whether it is part of the JSON at all.
         default: its value where the JSON does not say; without it the key is required.
         default_factory: makes that value.
     """
-    facts = {"key": key, "earlier": earlier, "low": low, "high": high, "written": written}
-    if default is not MISSING:
-        return dataclasses.field(default=default, metadata=facts)
-    if default_factory is not MISSING:
-        return dataclasses.field(default_factory=default_factory, metadata=facts)
-    return dataclasses.field(metadata=facts)
+    facts = {"key": key, "low": low, "high": high, "written": written}
+    return dataclasses.field(default=default, default_factory=default_factory, metadata=facts)
 
 
 def read_record(kind: type[T], raw: Any, where: str, **given: Any) -> T:
@@ -97,12 +90,12 @@ def read_record(kind: type[T], raw: Any, where: str, **given: Any) -> T:
     values = dict(given)
     for one in _fields(cast(Hashable, kind)):
         if one.name not in given:
-            key = next((name for name in (one.key, *one.earlier) if raw.get(name) is not None), one.key)
-            value = _reader(one.annotation)(raw.get(key), f"{where}, key {key!r}")
+            place = f"{where}, key {one.key!r}"
+            value = _reader(one.annotation)(raw.get(one.key), place)
             if value is not None:
-                values[one.name] = in_range(value, one.low, one.high, f"{where}, key {key!r}")
+                values[one.name] = in_range(value, one.low, one.high, place)
             elif one.is_required:
-                raise UsageError(f"{where}, key {key!r}: expected {_expected(one.annotation)}, got nothing")
+                raise UsageError(f"{place}: expected {_expected(one.annotation)}, got nothing")
     return kind(**values)
 
 
@@ -167,7 +160,6 @@ def _fields(kind: Any) -> tuple[_Field, ...]:
         _Field(
             name=one.name,
             key=one.metadata.get("key") or one.name,
-            earlier=one.metadata.get("earlier", ()),
             annotation=hints[one.name],
             low=one.metadata.get("low"),
             high=one.metadata.get("high"),

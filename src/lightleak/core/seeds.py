@@ -5,9 +5,13 @@ runs. Generators live on the CPU, so the same numbers are drawn whatever device 
 """
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
+
+CPU = torch.device("cpu")
 
 
 def derive_seed(root: int, *keys: str | int) -> int:
@@ -30,3 +34,19 @@ def generator(root: int, *keys: str | int) -> torch.Generator:
 def numpy_generator(root: int, *keys: str | int) -> np.random.Generator:
     """A NumPy generator seeded with `derive_seed`."""
     return np.random.default_rng(derive_seed(root, *keys))
+
+
+@contextmanager
+def fresh_generator(seed: int | None, device: torch.device = CPU) -> Iterator[None]:
+    """Within the block torch's global generators start from ``seed``; afterwards they are as they were.
+
+    ``None`` changes nothing.
+    """
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else [], enabled=seed is not None):
+        if seed is not None:
+            # Not torch.manual_seed: that reseeds every GPU as well, and only this one is put back.
+            torch.default_generator.manual_seed(seed)
+            if device.type == "cuda":
+                with torch.cuda.device(device):
+                    torch.cuda.manual_seed(seed)
+        yield

@@ -4,9 +4,12 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from scipy.special import stdtrit
+
+from lightleak.core.grouping import by_key
 
 CONFIDENCE = 0.95
 Z95 = 1.96
@@ -96,10 +99,8 @@ def summarize_by(values: Iterable[tuple[Any, float | None]]) -> Summary:
     >>> summarize_by([("seed 0", 0.7), ("seed 0", 0.9), ("seed 1", 0.6)]).to_dict()["n"]
     2
     """
-    by_key: dict[Any, list[float | None]] = {}
-    for key, value in values:
-        by_key.setdefault(key, []).append(value)
-    return summarize(summarize(of_key).mean for of_key in by_key.values())
+    groups = by_key(values, itemgetter(0)).values()
+    return summarize(summarize(value for _, value in of_key).mean for of_key in groups)
 
 
 def summarize_rows(
@@ -125,9 +126,7 @@ def summarize_rows(
     names = dict.fromkeys(
         name for row in rows for name, value in row.items() if name not in no_metrics and _is_number(value)
     )
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(json.dumps([row.get(key) for key in keys], sort_keys=True, default=str), []).append(row)
+    groups = by_key(rows, lambda row: json.dumps([row.get(key) for key in keys], sort_keys=True, default=str))
     return [
         {key: group[0].get(key) for key in keys}
         | {

@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from lightleak.core.records import write_record
+
 LabelKnowledge = Literal["true", "restored", "none"]
 
 Who = Literal["server", "active_party", "passive_party", "model_holder", "nobody"]
@@ -62,6 +64,11 @@ _KNOWN: dict[Knows, str] = {
     "local_training": "how the client trained",
     "batch_labels": "which batch holds which labels",
 }
+_FACTS: tuple[Knows, ...] = (
+    *("column_bounds", "encoder_statistics", "marginals", "batch_statistics", "local_training", "batch_labels"),
+)
+"""Fields of a `ThreatModel` that are knowledge by their name."""
+
 _DEEDS: dict[Does, str] = {
     "replaces_own_labels": "trains on the property in place of the auxiliary rows' labels",
     "replaces_first_labels": "trains on the property in place of the labels of all rows of the first batches (which it "
@@ -95,8 +102,7 @@ class Threat:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
-        written = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
-        return {name: value for name, value in written.items() if value not in (None, [])}
+        return write_record(self)
 
     def describe(self) -> str:
         """Return one or two plain sentences for a report."""
@@ -183,15 +189,7 @@ class ThreatModel:
             knows.append("class_counts" if self.local_training else "true_labels")
         elif self.labels == "restored":
             knows.append("restored_labels")
-        facts: tuple[tuple[bool, Knows], ...] = (
-            (self.column_bounds, "column_bounds"),
-            (self.encoder_statistics, "encoder_statistics"),
-            (self.marginals, "marginals"),
-            (self.batch_statistics, "batch_statistics"),
-            (self.local_training, "local_training"),
-            (self.batch_labels, "batch_labels"),
-        )
-        knows += [name for holds, name in facts if holds]
+        knows += [name for name in _FACTS if getattr(self, name)]
         if includes_attacked is not None and (self.column_bounds or self.encoder_statistics):
             knows.append("counted_with_attacked" if includes_attacked else "counted_without_attacked")
         return Threat("server", ("update",) if self.update else (), tuple(knows))

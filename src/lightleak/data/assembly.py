@@ -69,13 +69,14 @@ def split_table(
 
 
 def _bounded_table(card: DatasetCard, schema: TableSchema, train: pd.DataFrame, test: pd.DataFrame) -> Table:
-    columns = tuple(_bounded(column, train, test) for column in schema.columns)
+    columns = tuple(bounded_column(column, train, test) for column in schema.columns)
     seen = tuple(after.name for before, after in zip(schema.columns, columns, strict=True) if before != after)
     parts = (part.reset_index(drop=True) for part in (train, test))
     return Table(card, replace(schema, columns=columns), *parts, seen_bounds=seen, train_index=train.index)
 
 
-def _bounded(column: Column, train: pd.DataFrame, test: pd.DataFrame) -> Column:
+def bounded_column(column: Column, train: pd.DataFrame, test: pd.DataFrame) -> Column:
+    """A numerical column without bounds gets those of both parts; see `build_table`."""
     if not column.is_numerical or column.lower is not None or column.upper is not None:
         return column
     values = np.concatenate([train[column.name].to_numpy(), test[column.name].to_numpy()])

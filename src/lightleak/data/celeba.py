@@ -7,7 +7,8 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 
-from lightleak.core.errors import DataError, UnsupportedError, UsageError
+from lightleak.core.errors import DataError, UsageError
+from lightleak.core.optional import import_optional
 from lightleak.core.seeds import numpy_generator
 from lightleak.data.images import TEST_FRACTION, ImageTask, LabeledImages, split_by_class
 from lightleak.data.sources import reading
@@ -108,18 +109,15 @@ def read_faces(files: Sequence[Path], size: int = SIZE, crop: int | None = CROP)
         DataError: a file is missing or damaged, or smaller than ``crop``.
         UnsupportedError: pillow is not installed.
     """
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise UnsupportedError("reading JPEG files needs pillow: pip install 'lightleak[images]'") from error
+    pillow = import_optional("PIL.Image", "reading JPEG files needs pillow", "images")
     pixels = np.empty((len(files), 3, size, size), dtype=np.uint8)
     for index, file in enumerate(files):
-        with reading(file), Image.open(file) as image:
+        with reading(file), pillow.open(file) as image:
             side = crop or min(image.size)
             if side > min(image.size):
                 raise DataError(f"{file}: expected at least {side} x {side} pixels, got {image.size}")
             left, top = ((length - side) // 2 for length in image.size)
             square = image.convert("RGB").crop((left, top, left + side, top + side))
-            face = square.resize((size, size), Image.Resampling.BILINEAR)
+            face = square.resize((size, size), pillow.Resampling.BILINEAR)
             pixels[index] = np.asarray(face).transpose(2, 0, 1)
     return pixels

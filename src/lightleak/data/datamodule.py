@@ -1,5 +1,6 @@
 """A table as Lightning data: encoded once, served in batches cut from one tensor."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
@@ -20,11 +21,30 @@ Part = Literal["train", "validation", "test"]
 EVALUATION_BATCH_SIZE = 4096  # nothing is learned from these batches, so they are as large as is quick
 
 
-class BatchSampler(Sampler[Tensor]):
-    """Yields the row indices of whole batches, LongTensor ``[batch]``.
+class EpochSampler(Sampler[Tensor], ABC):
+    """Yields the row indices of whole batches, LongTensor ``[batch]``, which depend on the epoch alone.
 
-    The order depends on seed and epoch alone. Lightning sets the epoch; without it every pass is the next epoch.
+    Lightning sets the epoch; without it every pass is the next epoch.
     """
+
+    epoch: int = 0
+
+    @abstractmethod
+    def batches(self, epoch: int) -> Iterator[Tensor]:
+        """The batches of that epoch."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make the next pass the one of that epoch."""
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[Tensor]:
+        epoch = self.epoch
+        self.epoch += 1
+        yield from self.batches(epoch)
+
+
+class BatchSampler(EpochSampler):
+    """All rows in batches of one size, shuffled on request; the order depends on seed and epoch alone."""
 
     def __init__(
         self, n_rows: int, batch_size: int, shuffle: bool = False, seed: int = 0, drop_last: bool = False
@@ -34,11 +54,6 @@ class BatchSampler(Sampler[Tensor]):
         self.shuffle = shuffle
         self.seed = seed
         self.drop_last = drop_last
-        self.epoch = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Make the next pass the one of that epoch."""
-        self.epoch = epoch
 
     def __len__(self) -> int:
         return self.n_rows // self.batch_size if self.drop_last else -(-self.n_rows // self.batch_size)
@@ -50,16 +65,11 @@ class BatchSampler(Sampler[Tensor]):
         return torch.randperm(self.n_rows, generator=generator(self.seed, "batches", epoch))
 
     def batches(self, epoch: int) -> Iterator[Tensor]:
-        """The batches of that epoch."""
+        """See `EpochSampler.batches`."""
         yield from self.order(epoch).split(self.batch_size)[: len(self)]
 
-    def __iter__(self) -> Iterator[Tensor]:
-        epoch = self.epoch
-        self.epoch += 1
-        yield from self.batches(epoch)
 
-
-class RankSampler(DistributedSampler[Tensor]):
+class RankSampler(EpochSampler, DistributedSampler[Tensor]):
     """One rank's share of the rows that a `BatchSampler` orders: whole batches, LongTensor ``[batch]``.
 
     In every step each rank takes a batch of its own, the next in the epoch's order, so that all ranks make the same
@@ -89,7 +99,7 @@ class RankSampler(DistributedSampler[Tensor]):
         return full + (left >= self.world and not self.of_all.drop_last)
 
     def batches(self, epoch: int) -> Iterator[Tensor]:
-        """The batches of that epoch."""
+        """See `EpochSampler.batches`."""
         order = self.of_all.order(epoch)
         if self.whole:
             yield from order.tensor_split(len(self) * self.world)[self.rank :: self.world]
@@ -99,18 +109,6 @@ class RankSampler(DistributedSampler[Tensor]):
         yield from order[:dealt].view(full, self.batch_size)[self.rank :: self.world]
         if len(self) * self.world > full:
             yield order[dealt:].tensor_split(self.world)[self.rank]
-
-    def __iter__(self) -> Iterator[Tensor]:
-        epoch = self.epoch
-        self.epoch += 1
-        yield from self.batches(epoch)
-
-
-class EpochBatches(Protocol):
-    """A sampler whose batches depend on the epoch alone."""
-
-    def batches(self, epoch: int) -> Iterator[Tensor]:
-        """Row indices of the batches of that epoch, LongTensor ``[batch]`` each."""
 
 
 @runtime_checkable
@@ -129,7 +127,7 @@ class BatchRows:
         indices: numbers of its rows in the training part of the table.
     """
 
-    def __init__(self, sampler: EpochBatches, indices: np.ndarray) -> None:
+    def __init__(self, sampler: EpochSampler, indices: np.ndarray) -> None:
         self._sampler, self._indices = sampler, torch.as_tensor(indices)
         self._epoch, self._batches = -1, list[Tensor]()
 

@@ -81,11 +81,7 @@ class ServerView:
         require_kind("encoder", self.encoder, TableEncoder, "a TableEncoder, such as .encoder of lightleak.prepare")
         if self.sends not in get_args(Sends):
             raise UsageError(f"sends must be one of {', '.join(get_args(Sends))}, got {self.sends!r}")
-        if self.network.layout != self.encoder.layout:
-            raise UsageError(
-                f"the network takes {self.network.layout.width} encoded features, the encoder makes other columns "
-                f"({self.encoder.layout.width} features)"
-            )
+        self.network.require_layout(self.encoder.layout)
         if self.batch_size not in ("all", None) and not (isinstance(self.batch_size, int) and self.batch_size >= 1):
             raise UsageError(f"batch_size must be at least 1, 'all' or None, got {self.batch_size!r}")
         if self.epochs is not None:

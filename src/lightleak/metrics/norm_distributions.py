@@ -84,9 +84,7 @@ def histogram_counts(values: Tensor, edges: Tensor) -> Tensor:
             f"values must lie within the edges {float(edges[0])} to {float(edges[-1])}, "
             f"got {float(values.min())} to {float(values.max())}"
         )
-    n_bins = len(edges) - 1
-    at = torch.searchsorted(edges, values, right=True).sub_(1).clamp_(max=n_bins - 1)
-    return torch.bincount(at, minlength=n_bins).double()
+    return torch.histogram(values, edges).hist
 
 
 def histogram_density(values: Tensor, edges: Tensor) -> Tensor:

@@ -3,7 +3,6 @@
 One implementation for `lightleak.protocols.fedavg.client_update`, the federated trainer and replay.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -12,12 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from lightleak.core.errors import UsageError
-from lightleak.core.seeds import derive_seed, generator
+from lightleak.core.seeds import derive_seed, fresh_generator, generator
 from lightleak.defenses.horizontal.defense import NoDefense, UpdateDefense
 from lightleak.defenses.horizontal.training_defense import TrainingDefense
-from lightleak.protocols.local_pass import fresh_generator, in_mode
+from lightleak.protocols.local_pass import in_mode
 from lightleak.targets.functional import criterion, functional_call
 from lightleak.targets.normalization import frozen_statistics
+from lightleak.targets.optimizers import OptimizerConfig
 
 Defend = Literal["update", "steps"]
 
@@ -54,12 +54,12 @@ class LocalTraining:
         for name in ("epochs", "batch_size"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
-            raise UsageError(f"learning_rate must be above 0, got {self.learning_rate}")
-        if not 0 <= self.momentum < 1:
-            raise UsageError(f"momentum must be at least 0 and below 1, got {self.momentum}")
-        if not (self.weight_decay >= 0 and math.isfinite(self.weight_decay)):
-            raise UsageError(f"weight_decay must be at least 0, got {self.weight_decay}")
+        _ = self.optimizer  # it checks its own settings
+
+    @property
+    def optimizer(self) -> OptimizerConfig:
+        """The local SGD."""
+        return OptimizerConfig("sgd", self.learning_rate, self.momentum, self.weight_decay)
 
     def steps(self, n_rows: int) -> int:
         """Optimizer steps of a client with ``n_rows`` rows (U).
@@ -213,9 +213,7 @@ def train_client(
     measure = criterion(LOSS)
     values = {name: value.detach().clone().requires_grad_() for name, value in parameters.items()}
     held = {name: value.clone() for name, value in buffers.items()}
-    optimizer = torch.optim.SGD(
-        values.values(), training.learning_rate, training.momentum, weight_decay=training.weight_decay
-    )
+    optimizer = training.optimizer.build(values.values())
     total = torch.zeros((), dtype=torch.float64, device=inputs.device)
     batches = [rows for epoch in order.to(inputs.device) for rows in epoch.split(training.batch_size)]
     with torch.enable_grad(), fresh_generator(dropout, inputs.device):

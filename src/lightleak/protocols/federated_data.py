@@ -7,11 +7,11 @@ import lightning
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from lightleak.core.errors import DataError, UsageError
 from lightleak.core.seeds import generator
-from lightleak.data.datamodule import EVALUATION_BATCH_SIZE, BatchSampler, batch_loader
+from lightleak.data.datamodule import EVALUATION_BATCH_SIZE, BatchSampler, EpochSampler, batch_loader
 
 
 class ClientRows(NamedTuple):
@@ -28,28 +28,23 @@ class ClientRows(NamedTuple):
     labels: Tensor
 
 
-class RoundSampler(Sampler[Tensor]):
-    """Yields once per pass the clients of one round, LongTensor ``[n_sampled]``, without replacement.
+class RoundSampler(EpochSampler):
+    """An epoch is one batch, the clients of one round, LongTensor ``[n_sampled]``, drawn without replacement.
 
-    They depend on seed and round alone. Lightning sets the round; without it every pass is the next round.
+    They depend on seed and round alone.
     """
 
     def __init__(self, n_clients: int, n_sampled: int, seed: int = 0) -> None:
         self.n_clients = n_clients
         self.n_sampled = n_sampled
         self.seed = seed
-        self.round = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Make the next pass the one of that round."""
-        self.round = epoch
 
     def __len__(self) -> int:
         return 1
 
-    def __iter__(self) -> Iterator[Tensor]:
-        drawn = torch.randperm(self.n_clients, generator=generator(self.seed, "round", self.round))
-        self.round += 1
+    def batches(self, epoch: int) -> Iterator[Tensor]:
+        """See `EpochSampler.batches`."""
+        drawn = torch.randperm(self.n_clients, generator=generator(self.seed, "round", epoch))
         yield drawn[: self.n_sampled]
 
 

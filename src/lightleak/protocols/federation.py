@@ -27,7 +27,6 @@ from lightleak.protocols.client_training import (
 from lightleak.protocols.federated_data import ClientRows, FederatedData
 from lightleak.protocols.local_pass import check_batch
 from lightleak.targets.classifier import TabularClassifier
-from lightleak.targets.optimizers import OptimizerConfig
 from lightleak.targets.spec import NetworkSpec
 
 
@@ -97,8 +96,7 @@ class FederatedAveraging(TabularClassifier):
             UsageError: an unknown name or option, or a group of fewer than two clients.
         """
         local = LocalTraining(**training) if isinstance(training, Mapping) else training
-        sgd = OptimizerConfig("sgd", local.learning_rate, local.momentum, local.weight_decay)
-        super().__init__(network, sgd, LOSS, seed=seed)
+        super().__init__(network, local.optimizer, LOSS, seed=seed)
         self.automatic_optimization = False
         self.training_mode, self.seed = training_mode, seed
         self.local_training = local

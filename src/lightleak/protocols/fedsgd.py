@@ -6,9 +6,10 @@
 from torch import Tensor, nn
 
 from lightleak.core.observations import ClientUpdate, ProtocolFacts
+from lightleak.core.seeds import fresh_generator
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
-from lightleak.protocols.local_pass import check_batch, fresh_generator, generator_state, in_mode, local_pass
+from lightleak.protocols.local_pass import check_batch, generator_state, in_mode, local_pass
 from lightleak.protocols.records import RecordedBatch
 from lightleak.protocols.replay import replay, require_replay
 from lightleak.targets.spec import NetworkSpec

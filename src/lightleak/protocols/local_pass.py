@@ -119,22 +119,6 @@ def generator_state(device: torch.device) -> Tensor:
 
 
 @contextmanager
-def fresh_generator(seed: int | None, device: torch.device) -> Iterator[None]:
-    """Within the block torch's global generators start from ``seed``; afterwards they are as they were.
-
-    ``None`` changes nothing.
-    """
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else [], enabled=seed is not None):
-        if seed is not None:
-            # Not torch.manual_seed: that reseeds every GPU as well, and only this one is put back.
-            torch.default_generator.manual_seed(seed)
-            if device.type == "cuda":
-                with torch.cuda.device(device):
-                    torch.cuda.manual_seed(seed)
-        yield
-
-
-@contextmanager
 def generator_set_to(state: Tensor | None, device: torch.device) -> Iterator[None]:
     """Within the block torch's global generator of ``device`` starts from ``state``; afterwards it is as it was.
 

@@ -55,14 +55,11 @@ class RecordedBatch(GroundTruth):
             ObservationError: a file is missing or damaged.
         """
         with _reading(folder / FORWARD_FILE, "a forward") as (facts, tensors, buffers):
-            batch = GroundTruth.load(folder)
+            rows = GroundTruth.load(folder)
             if facts["autocast"] not in get_args(Autocast):
                 raise ValueError(f"autocast must be one of {get_args(Autocast)}, got {facts['autocast']!r}")
             return cls(
-                batch.inputs,
-                batch.labels,
-                batch.loss,
-                batch.ids,
+                **vars(rows),
                 generator_states=tensors.pop("generator_states", None),
                 buffers=buffers,
                 autocast=facts["autocast"],
@@ -129,10 +126,7 @@ class RecordedClient(GroundTruth):
         with _reading(folder / CLIENT_FILE, "a client's local training") as (facts, tensors, buffers):
             rows = GroundTruth.load(folder)
             return cls(
-                rows.inputs,
-                rows.labels,
-                rows.loss,
-                rows.ids,
+                **vars(rows),
                 order=tensors.pop("order"),
                 training=_training(facts),
                 dropout=int(facts["dropout"]),

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lightleak.core.errors import UsageError
 from lightleak.core.registry import Registry
+from lightleak.core.seeds import fresh_generator
 from lightleak.targets import options
 
 EXPANSION = 4  # channels that a bottleneck gives for each it works with
@@ -74,6 +74,7 @@ class ImageResNet(nn.Module):
     The first layer is a 3x3 convolution at full resolution, as He et al. have it for small images (their Sec. 4.2);
     theirs for ImageNet would leave 2 x 2 of 8 x 8 pixels.
 
+    >>> import torch
     >>> ImageResNet(1, 5, blocks=(1, 1), channels=16)(torch.zeros(2, 1, 8, 8)).shape
     torch.Size([2, 5])
     """
@@ -134,8 +135,7 @@ def build_resnet(name: str, in_channels: int, n_classes: int, seed: int) -> Imag
         UsageError: an unknown name.
     """
     depth = DEPTHS.get(name)
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+    with fresh_generator(seed):
         return ImageResNet(in_channels, n_classes, depth.blocks, depth.channels, depth.bottleneck)
 
 

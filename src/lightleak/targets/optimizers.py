@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor
 
 from lightleak.core.errors import UsageError
 
@@ -45,10 +45,10 @@ class OptimizerConfig:
         if not 0 <= self.weight_decay < float("inf"):
             raise UsageError(f"weight_decay must be at least 0, got {self.weight_decay!r}")
 
-    def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    def build(self, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
         """The optimizer of those ``parameters`` that are trained.
 
-        >>> OptimizerConfig("sgd", learning_rate=0.5).build([nn.Parameter(torch.zeros(1))]).defaults["lr"]
+        >>> OptimizerConfig("sgd", learning_rate=0.5).build([torch.nn.Parameter(torch.zeros(1))]).defaults["lr"]
         0.5
         """
         trained = [parameter for parameter in parameters if parameter.requires_grad]

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from inspect import signature
 from typing import Any
 
-import torch
 from torch import nn
 
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.registry import Registry
+from lightleak.core.seeds import fresh_generator
 from lightleak.data.layout import EncodedLayout
 from lightleak.targets.own import is_own, own_factory
 
@@ -52,6 +52,14 @@ class NetworkSpec:
     layout: EncodedLayout
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    def require_layout(self, layout: EncodedLayout) -> None:
+        """Raise `UsageError` for an encoder whose columns are not those of the network."""
+        if layout != self.layout:
+            raise UsageError(
+                f"the network takes {self.layout.width} encoded features, the encoder makes other columns "
+                f"({layout.width} features)"
+            )
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
         return {
@@ -93,10 +101,7 @@ def build_network(spec: NetworkSpec, seed: int | None = None) -> nn.Module:
         UsageError: unknown name, or options that the network does not take or that no memory holds.
     """
     make = _maker(spec.name)
-    with torch.random.fork_rng(devices=[], enabled=seed is not None):
-        if seed is not None:
-            # Not torch.manual_seed: that reseeds every GPU as well, and a training that is watched would change.
-            torch.default_generator.manual_seed(seed)
+    with fresh_generator(seed):
         try:
             return make(spec.layout, spec.n_classes, **spec.options)
         except TypeError as error:

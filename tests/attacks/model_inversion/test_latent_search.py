@@ -224,13 +224,6 @@ def test_works_where_gradients_are_switched_off(problem: LatentProblem, labels: 
         torch.testing.assert_close(gradient_search(problem, labels, seeded(1), SHORT).z, expected.z)
 
 
-def test_progress_adds_up_to_one(problem: LatentProblem, labels: Tensor) -> None:
-    told: list[float] = []
-    gradient_search(problem, labels, seeded(1), SHORT, progress=told.append)
-    assert len(told) == SHORT.steps
-    assert sum(told) == pytest.approx(1)
-
-
 @pytest.mark.gpu
 def test_runs_where_the_generator_is(problem: LatentProblem, labels: Tensor) -> None:
     if not torch.cuda.is_available():

@@ -1,6 +1,5 @@
 """Generator space that is the target's input space."""
 
-import json
 from typing import get_args
 
 import numpy as np
@@ -86,13 +85,6 @@ def test_project_is_the_encoders() -> None:
         assert torch.equal(ours, theirs)
     with pytest.raises(DataError, match="width 7, got shape \\(2, 3\\)"):
         transform.project(torch.zeros(2, 3))
-
-
-def test_state_goes_through_json_and_back() -> None:
-    transform = shared("quantile")
-    facts, tensors = transform.to_state()
-    again = SharedTransform.from_state(json.loads(json.dumps(facts)), tensors)
-    assert again.segments == transform.segments and torch.equal(again.encode(rows()), transform.encode(rows()))
 
 
 def test_an_encoder_without_statistics_is_refused() -> None:

@@ -153,13 +153,6 @@ def test_is_silent_and_leaves_optunas_log_level(target: BlackBox, capfd: pytest.
     assert capfd.readouterr() == ("", "")
 
 
-def test_progress_adds_up_to_one(target: BlackBox) -> None:
-    told: list[float] = []
-    config = TPESearchConfig(trials=4)
-    tpe_search(problem(target), torch.tensor([0]), seeded(0), config, progress=told.append)
-    assert sum(told) == pytest.approx(1)
-
-
 @pytest.mark.parametrize(
     ("setting", "said"),
     [

@@ -7,10 +7,8 @@ import pytest
 import torch
 
 from lightleak.attacks.property_inference.attack import PROPERTY_ATTACKS
-from lightleak.attacks.property_inference.distribution_comparison import (
-    DistributionComparison,
-    DistributionComparisonConfig,
-)
+from lightleak.attacks.property_inference.comparison_config import DistributionComparisonConfig
+from lightleak.attacks.property_inference.distribution_comparison import DistributionComparison
 from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
 from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults, VerticalFacts
 

@@ -9,10 +9,8 @@ import torch
 
 from lightleak.attacks.property_inference import provfl_m  # noqa: F401  registers the attack
 from lightleak.attacks.property_inference.attack import PROPERTY_ATTACKS
-from lightleak.attacks.property_inference.distribution_comparison import (
-    DistributionComparison,
-    DistributionComparisonConfig,
-)
+from lightleak.attacks.property_inference.comparison_config import DistributionComparisonConfig
+from lightleak.attacks.property_inference.distribution_comparison import DistributionComparison
 from lightleak.attacks.property_inference.label_replacement import LabelReplacementConfig
 from lightleak.attacks.property_inference.model_refinement import ModelRefinementConfig
 from lightleak.callbacks.intermediate_capture import IntermediateCapture

@@ -163,7 +163,7 @@ def test_the_meta_classifier_is_ridge_regression() -> None:
         ({"n_shadows": 7}, "n_shadows must be even, half of them of either pool, got 7"),
         ({"n_shadows": 0}, "n_shadows must be even, half of them of either pool, got 0"),
         ({"rows": 1}, "rows must be at least 2, got 1"),
-        ({"bottom_hidden": (0,)}, "hidden widths must be at least 1, got 0"),
+        ({"bottom_hidden": (0,)}, "bottom_hidden must be at least 1, got 0"),
         ({"ridge": 0.0}, "ridge must be above 0, got 0.0"),
     ],
 )

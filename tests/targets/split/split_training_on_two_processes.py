@@ -55,9 +55,9 @@ def data() -> VerticalDataModule:
     return VerticalDataModule(rows, rows, batch_size=8, shuffle=True, validation=rows.select(torch.arange(21)))
 
 
-def train(devices: int, party_by_party: bool = False) -> dict[str, Any]:
+def train(devices: int) -> dict[str, Any]:
     optimizer = OptimizerConfig("sgd", 0.1, momentum=0.9, weight_decay=0.01)
-    module = SplitClassifier(SplitSpec((5, 3)), optimizer, decay=0.5, seed=0, party_by_party=party_by_party)
+    module = SplitClassifier(SplitSpec((5, 3)), optimizer, decay=0.5, seed=0)
     module.relabel, module.transform = flip_even, Scaled()
     seen = Exchanges()
     trainer = lightning.Trainer(
@@ -93,9 +93,8 @@ def train(devices: int, party_by_party: bool = False) -> dict[str, Any]:
 
 def main(out: Path) -> None:
     torch.set_num_threads(1)
-    for name, party_by_party in (("at-once", False), ("by-party", True)):
-        result = train(2, party_by_party)
-        torch.save(result, out / f"{name}-{result['rank']}.pt")
+    result = train(2)
+    torch.save(result, out / f"rank-{result['rank']}.pt")
     if result["rank"] == 0:
         torch.distributed.destroy_process_group()
         torch.save(train(1), out / "one.pt")

@@ -14,7 +14,8 @@ from torch import Tensor
 from lightleak.core.errors import DataError, UnsupportedError, UsageError
 from lightleak.data.vertical import VerticalDataModule
 from lightleak.targets.optimizers import OptimizerConfig
-from lightleak.targets.split import Exchange, SplitClassifier, SplitSpec, Transform
+from lightleak.targets.split import Exchange, SplitClassifier, SplitSpec, Transform, classifier
+from lightleak.targets.split.step import Step
 
 MakeData = Callable[..., VerticalDataModule]
 MakeTrainer = Callable[..., lightning.Trainer]
@@ -58,15 +59,18 @@ def weights(module: SplitClassifier) -> dict[str, Tensor]:
 def test_in_one_go_and_party_by_party_train_the_same(
     make_data: MakeData,
     make_trainer: MakeTrainer,
+    step_by_party: Any,
+    monkeypatch: pytest.MonkeyPatch,
     optimizer: OptimizerConfig,
     widths: tuple[int, ...],
     n_classes: int,
     changed: str,
 ) -> None:
     ends, seen = [], []
-    for party_by_party in (False, True):
+    for way in (Step, step_by_party):
+        monkeypatch.setattr(classifier, "Step", way)
         spec = SplitSpec(widths, n_classes)
-        module = SplitClassifier(spec, optimizer, seed=0, party_by_party=party_by_party)
+        module = SplitClassifier(spec, optimizer, seed=0)
         module.transform = Noisy() if changed == "transform" else module.transform
         module.relabel = flip_even if "relabel" in changed else None
         module.query_relabeled = changed == "relabel and query"
@@ -165,16 +169,14 @@ def test_the_logged_training_loss_is_the_mean_over_the_epochs_rows(
 
 
 def test_a_checkpoint_rebuilds_the_module(make_data: MakeData, make_trainer: MakeTrainer, tmp_path: Path) -> None:
-    module = SplitClassifier(
-        SplitSpec((5, 3), 4, (7, 6), 5, ()), MOMENTUM, decay=0.5, decay_top=True, seed=3, party_by_party=True
-    )
+    module = SplitClassifier(SplitSpec((5, 3), 4, (7, 6), 5, ()), MOMENTUM, decay=0.5, decay_top=True, seed=3)
     trainer = make_trainer(enable_checkpointing=True, default_root_dir=tmp_path)
     trainer.fit(module, make_data(n_classes=4))
     trainer.save_checkpoint(tmp_path / "end.ckpt")
     again = SplitClassifier.load_from_checkpoint(tmp_path / "end.ckpt", weights_only=True)
     assert again.network.spec == module.network.spec
     assert again.optimizer_config == MOMENTUM
-    assert (again.decay, again.decay_top, again.party_by_party) == (0.5, True, True)
+    assert (again.decay, again.decay_top) == (0.5, True)
     torch.testing.assert_close(weights(again), weights(module), rtol=0, atol=0)
 
 

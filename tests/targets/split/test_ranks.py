@@ -23,19 +23,17 @@ def load(out: Path, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["at-once", "by-party"])
 @pytest.mark.parametrize("rank", [0, 1])
-def test_every_rank_ends_with_the_weights_of_one_process(out: Path, way: str, rank: int) -> None:
-    one, ranked = load(out, "one"), load(out, f"{way}-{rank}")
+def test_every_rank_ends_with_the_weights_of_one_process(out: Path, rank: int) -> None:
+    one, ranked = load(out, "one"), load(out, f"rank-{rank}")
     torch.testing.assert_close(ranked["weights"], one["weights"], **CLOSE)
     assert ranked["metrics"].keys() == one["metrics"].keys() >= {"train/loss", "val/auroc", "test/auroc", "test/loss"}
     assert ranked["metrics"] == pytest.approx(one["metrics"], rel=1e-5)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["at-once", "by-party"])
-def test_the_ranks_exchanges_are_the_parts_of_one(out: Path, way: str) -> None:
-    one, ranks = load(out, "one"), [load(out, f"{way}-{rank}") for rank in (0, 1)]
+def test_the_ranks_exchanges_are_the_parts_of_one(out: Path) -> None:
+    one, ranks = load(out, "one"), [load(out, f"rank-{rank}") for rank in (0, 1)]
     assert [[len(ids) for ids in rank["ids"][:5]] for rank in ranks] == [[4, 4, 4, 4, 1], [4, 4, 4, 4, 0]]
     for step, ids in enumerate(one["ids"]):
         assert torch.equal(torch.cat([rank["ids"][step] for rank in ranks]), ids)
@@ -46,4 +44,4 @@ def test_the_ranks_exchanges_are_the_parts_of_one(out: Path, way: str) -> None:
 
 @pytest.mark.slow
 def test_a_loader_that_every_rank_would_read_whole_is_refused(out: Path) -> None:
-    assert "rows out to 1 rank(s), the Trainer has 2" in load(out, "at-once-1")["refused"]
+    assert "rows out to 1 rank(s), the Trainer has 2" in load(out, "rank-1")["refused"]

@@ -1,13 +1,14 @@
 """All parties in one go equals Algorithm 2 party by party, and both equal plain autograd."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
 from lightleak.targets.split import SplitNetwork, SplitSpec, Transform
 from lightleak.targets.split.loss import loss_gradient, loss_sum
-from lightleak.targets.split.step import Step, StepByParty, StepLabels, StepResult
-from lightleak.targets.split.step_at_once import StepAtOnce
+from lightleak.targets.split.step import Step, StepLabels, StepResult
 
 SPECS = [
     SplitSpec((5, 3)),
@@ -42,32 +43,31 @@ def batch(spec: SplitSpec, n: int = 9) -> tuple[Tensor, Tensor, Tensor]:
     return inputs, *(torch.randint(spec.n_classes, (n,), generator=draw) for _ in range(2))
 
 
-def compute(
-    way: type[StepAtOnce] | type[StepByParty], spec: SplitSpec, labels: StepLabels, transform: Transform
-) -> tuple[StepResult, list[Tensor]]:
+@pytest.fixture(params=["at once", "by party"])
+def way(request: pytest.FixtureRequest, step_by_party: Any) -> Any:
+    return Step if request.param == "at once" else step_by_party
+
+
+def compute(way: Any, spec: SplitSpec, labels: StepLabels, transform: Transform) -> tuple[StepResult, list[Tensor]]:
     network = SplitNetwork(spec, seed=1).double()
-    step: Step = way(network)
-    result = step(batch(spec)[0], labels, transform)
+    result = way(network)(batch(spec)[0], labels, transform)
     return result, [parameter.grad for parameter in network.parameters()]
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: str(spec.widths))
 @pytest.mark.parametrize("transform", [PLAIN, Scaled(), Returned()], ids=lambda transform: type(transform).__name__)
 @pytest.mark.parametrize("asked", [False, True], ids=["trained", "queried"])
-def test_both_ways_agree(spec: SplitSpec, transform: Transform, asked: bool) -> None:
+def test_both_ways_agree(step_by_party: Any, spec: SplitSpec, transform: Transform, asked: bool) -> None:
     _, trained, true = batch(spec)
     labels = StepLabels(trained, true if asked else None, n_rows=11)
-    fast, fast_gradients = compute(StepAtOnce, spec, labels, transform)
-    slow, slow_gradients = compute(StepByParty, spec, labels, transform)
+    fast, fast_gradients = compute(Step, spec, labels, transform)
+    slow, slow_gradients = compute(step_by_party, spec, labels, transform)
     torch.testing.assert_close(tuple(fast), tuple(slow), rtol=1e-12, atol=1e-14)
     torch.testing.assert_close(fast_gradients, slow_gradients, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("way", [StepAtOnce, StepByParty])
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: str(spec.widths))
-def test_without_a_defense_the_parameters_get_the_gradient_of_the_mean_loss(
-    way: type[StepAtOnce] | type[StepByParty], spec: SplitSpec
-) -> None:
+def test_without_a_defense_the_parameters_get_the_gradient_of_the_mean_loss(way: Any, spec: SplitSpec) -> None:
     inputs, trained, _ = batch(spec)
     result, gradients = compute(way, spec, StepLabels(trained, None, len(trained)), PLAIN)
     network = SplitNetwork(spec, seed=1).double()
@@ -81,10 +81,7 @@ def test_without_a_defense_the_parameters_get_the_gradient_of_the_mean_loss(
     assert not result.gradients.requires_grad
 
 
-@pytest.mark.parametrize("way", [StepAtOnce, StepByParty])
-def test_the_queried_loss_changes_what_is_recorded_but_not_what_is_trained(
-    way: type[StepAtOnce] | type[StepByParty],
-) -> None:
+def test_the_queried_loss_changes_what_is_recorded_but_not_what_is_trained(way: Any) -> None:
     _, trained, true = batch(SPECS[0])
     assert not torch.equal(trained, true)
     plain, plain_gradients = compute(way, SPECS[0], StepLabels(trained, None, 9), PLAIN)
@@ -95,8 +92,7 @@ def test_the_queried_loss_changes_what_is_recorded_but_not_what_is_trained(
     assert not torch.allclose(asked.gradients, plain.gradients)
 
 
-@pytest.mark.parametrize("way", [StepAtOnce, StepByParty])
-def test_a_batch_without_rows_gives_zero_gradients(way: type[StepAtOnce] | type[StepByParty]) -> None:
+def test_a_batch_without_rows_gives_zero_gradients(way: Any) -> None:
     # The part of a rank in a last batch with fewer rows than ranks.
     network = SplitNetwork(SPECS[1], seed=1)
     nothing = torch.zeros(0, dtype=torch.long)
@@ -112,11 +108,11 @@ def test_the_gradient_of_the_loss_is_its_derivative(shape: tuple[int, ...]) -> N
     torch.testing.assert_close(loss_gradient(logits.detach(), labels, 5), expected, rtol=1e-12, atol=1e-14)
 
 
-def test_parties_are_cut_off_from_each_other() -> None:
+def test_parties_are_cut_off_from_each_other(step_by_party: Any) -> None:
     # Line 9: a party's gradient reaches its own parameters through its own output, whatever the others hold.
     spec = SplitSpec((2, 2))
     network = SplitNetwork(spec, seed=0)
-    step = StepByParty(network)
+    step = step_by_party(network)
     first = step.parties[0].send(torch.randn(4, 2))
     assert not first.requires_grad
     step.parties[0].receive(torch.ones_like(first))

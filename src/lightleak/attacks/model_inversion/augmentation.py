@@ -13,6 +13,7 @@ from torch import Tensor
 
 from lightleak.attacks.model_inversion.table_transform import ModeTransform
 from lightleak.attacks.settings import AttackSettings
+from lightleak.core.bounds import bounded
 from lightleak.core.errors import UsageError
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.layout import EncodedLayout
@@ -114,14 +115,8 @@ class AugmentationConfig(AttackSettings):
 
     owner: ClassVar[str] = "the augmentation of the search"
 
-    share: float = 0.0
-    noise: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Raise `UsageError` for a value out of range."""
-        super().__post_init__()
-        self.below_one("share")
-        self.at_least(0, "noise")
+    share: float = bounded(0.0, ge=0, lt=1)
+    noise: float = bounded(0.0, ge=0)
 
 
 def make_augmentation(

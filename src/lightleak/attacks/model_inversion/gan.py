@@ -19,6 +19,7 @@ from lightleak.attacks.model_inversion.generator import ConditionalGenerator
 from lightleak.attacks.model_inversion.inversion_loss import max_margin
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed
+from lightleak.targets.split.ranks import mean_gradients, summed
 
 Augment = Callable[[Tensor, torch.Generator], Tensor]
 """A stochastic augmentation of generated samples before the target sees them (f_aug)."""
@@ -168,7 +169,7 @@ class ConditionalGAN(lightning.LightningModule):
         )
         self._descend(generator_optimizer, total, self.generator)
         values = torch.stack([{**parts, "discriminator": shown}[name].detach() for name in LOSSES])
-        self.history[self.done] = self._mean_over_ranks(values)
+        self.history[self.done] = summed(values) / self._ranks if self._ranks > 1 else values
         self.done += 1
 
     def critic_loss(self, draw: CriticDraw) -> tuple[Tensor, Tensor]:
@@ -264,25 +265,12 @@ class ConditionalGAN(lightning.LightningModule):
         The two players' graphs overlap, so DDP's hooks, which expect every parameter once per pass, are not used.
         """
         parameters = list(module.parameters())
-        gradients = torch.autograd.grad(loss, parameters)
-        flat = (
-            self._mean_over_ranks(torch.cat([gradient.flatten() for gradient in gradients]))
-            if self._ranks > 1
-            else None
-        )
-        if flat is not None:
-            parts = flat.split([parameter.numel() for parameter in parameters])
-            gradients = tuple(part.view_as(own) for part, own in zip(parts, parameters, strict=True))
-        for parameter, gradient in zip(parameters, gradients, strict=True):
+        for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
             parameter.grad = gradient
+        if self._ranks > 1:
+            mean_gradients(parameters)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-
-    def _mean_over_ranks(self, values: Tensor) -> Tensor:
-        if self._ranks > 1:
-            dist.all_reduce(values)
-            values /= self._ranks
-        return values
 
     @property
     def _packs(self) -> int:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from lightleak.attacks.settings import AttackSettings
+from lightleak.core.bounds import bounded
 from lightleak.core.errors import UsageError
 
 Balance = Literal["log", "uniform", "empirical"]
@@ -41,34 +42,29 @@ class GANConfig(AttackSettings):
 
     owner: ClassVar[str] = "the generator"
 
-    iterations: int = 1000
-    batch_size: int = 100
-    discriminator_steps: int = 2
-    generator_learning_rate: float = 1e-3
-    generator_decay: float = 1e-6
-    discriminator_learning_rate: float = 1e-3
-    discriminator_decay: float = 1e-7
-    beta1: float = 0.5
-    beta2: float = 0.9
-    latent_dim: int = 256
-    inversion_weight: float = 1.0
-    conditioning_weight: float = 1.0
-    pac: int = 1
-    gradient_penalty: float = 10.0
+    iterations: int = bounded(1000, ge=1)
+    batch_size: int = bounded(100, ge=1)
+    discriminator_steps: int = bounded(2, ge=1)
+    generator_learning_rate: float = bounded(1e-3, gt=0)
+    generator_decay: float = bounded(1e-6, ge=0)
+    discriminator_learning_rate: float = bounded(1e-3, gt=0)
+    discriminator_decay: float = bounded(1e-7, ge=0)
+    beta1: float = bounded(0.5, ge=0, lt=1)
+    beta2: float = bounded(0.9, ge=0, lt=1)
+    latent_dim: int = bounded(256, ge=1)
+    inversion_weight: float = bounded(1.0, ge=0)
+    conditioning_weight: float = bounded(1.0, ge=0)
+    pac: int = bounded(1, ge=1)
+    gradient_penalty: float = bounded(10.0, ge=0)
     generator_dim: tuple[int, ...] = (256, 256)
     discriminator_dim: tuple[int, ...] = (256, 256)
-    dropout: float = 0.0
-    temperature: float = 0.2
+    dropout: float = bounded(0.0, ge=0, lt=1)
+    temperature: float = bounded(0.2, gt=0)
     balance: Balance = "log"
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value out of range."""
         super().__post_init__()
-        self.at_least(1, "iterations", "batch_size", "discriminator_steps", "latent_dim", "pac")
-        self.above_zero("generator_learning_rate", "discriminator_learning_rate", "temperature")
-        self.at_least(0, "generator_decay", "discriminator_decay", "gradient_penalty")
-        self.at_least(0, "inversion_weight", "conditioning_weight")
-        self.below_one("beta1", "beta2", "dropout")
         self.widths("generator_dim", "discriminator_dim")
         if self.batch_size % self.pac:
             raise UsageError(f"batch_size must be a multiple of pac ({self.pac}), got {self.batch_size}")

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lightleak.attacks.settings import AttackSettings
-from lightleak.core.errors import UsageError
+from lightleak.core.bounds import bounded
 
 DRAWS = 7  # numbers per image: crop, angle, two shifts, brightness, contrast, mirror
 
@@ -40,19 +40,12 @@ class ImageAugmentation(AttackSettings):
 
     owner: ClassVar[str] = "the augmentation of images"
 
-    crop: float = 1.0 - math.sqrt(0.8)
-    rotation: float = 5.0
-    shift: float = 0.0
-    brightness: float = 0.2
-    contrast: float = 0.2
+    crop: float = bounded(1.0 - math.sqrt(0.8), ge=0, lt=1)
+    rotation: float = bounded(5.0, ge=0, le=180)
+    shift: float = bounded(0.0, ge=0, lt=1)
+    brightness: float = bounded(0.2, ge=0, le=2)
+    contrast: float = bounded(0.2, ge=0, lt=1)
     mirror: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.below_one("crop", "shift", "contrast")
-        for name, most in (("rotation", 180.0), ("brightness", 2.0)):
-            if not 0 <= getattr(self, name) <= most:
-                raise UsageError(f"{name} must be from 0 to {most:g}, got {getattr(self, name)!r}")
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """`apply` what is drawn for ``images [n, c, h, w]``."""

@@ -23,8 +23,9 @@ from lightleak.attacks.model_inversion.latent_search import (
 )
 from lightleak.attacks.model_inversion.pseudo_labels import PseudoLabelConfig, PseudoLabels, pseudo_label
 from lightleak.attacks.settings import AttackSettings
+from lightleak.core.bounds import bounded
 from lightleak.core.errors import UsageError
-from lightleak.core.seeds import derive_seed, generator
+from lightleak.core.seeds import derive_seed, fresh_generator, generator
 from lightleak.data.images import from_pixels
 
 IMAGES_PER_CALL = 1024
@@ -76,7 +77,7 @@ class ImageInversionConfig(AttackSettings):
     pseudo_labels: PseudoLabelConfig = field(default_factory=lambda: PseudoLabelConfig(top_n=30))
     gradient: GradientSearchConfig = field(default_factory=GradientSearchConfig)
     augment: ImageAugmentation = field(default_factory=ImageAugmentation)
-    augmentations: int = 2
+    augmentations: int = bounded(2, ge=1)
     generator_widths: tuple[int, ...] = (64, 32, 16)
     critic_widths: tuple[int, ...] = (32, 64)
 
@@ -84,7 +85,6 @@ class ImageInversionConfig(AttackSettings):
         super().__post_init__()
         if self.gan.pac != 1:
             raise UsageError(f"images are judged one by one: pac must be 1, got {self.gan.pac}")
-        self.at_least(1, "augmentations")
 
 
 @dataclass(frozen=True)
@@ -193,8 +193,7 @@ def invert_images(
     rows = as_floats(public[chosen.rows])
     sampler = ClassSampler(rows, chosen.labels, n_classes, config.gan.balance)
     shape = (rows.shape[1], rows.shape[2], rows.shape[3])
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(derive_seed(seed, "weights"))
+    with fresh_generator(derive_seed(seed, "weights")):
         player = ImageGenerator(shape, n_classes, config.gan.latent_dim, config.generator_widths)
         critic = ImageCritic(shape, n_classes, config.critic_widths)
     classify = target if config.gan.inversion_weight else None

@@ -5,7 +5,7 @@ depends on its own latent vector alone, so neither its neighbors nor the size of
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import ClassVar, Protocol
@@ -13,12 +13,13 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 
-from lightleak.attacks.model_inversion.attack import Progress
 from lightleak.attacks.model_inversion.generator import ConditionalGenerator
 from lightleak.attacks.model_inversion.inversion_loss import InversionLoss, cross_entropy
 from lightleak.attacks.settings import AttackSettings
 from lightleak.core.arguments import whole_number
+from lightleak.core.bounds import bounded
 from lightleak.core.errors import UnsupportedError, UsageError
+from lightleak.protocols.local_pass import in_mode
 
 CHUNK = 2048
 """Samples that pass through the target at once: 0.1 GB of activations of an MLP 2048-1024-512-256."""
@@ -89,15 +90,11 @@ class LatentProblem:
     @contextmanager
     def evaluating(self) -> Iterator[None]:
         """Networks in eval mode, as the statistics of a batch would couple its samples."""
-        networks = [part for part in (self.generator, self.bridge, self.target) if isinstance(part, nn.Module)]
-        before = {module: module.training for network in networks for module in network.modules()}
-        try:
-            for network in networks:
-                network.eval()
+        with ExitStack() as modes:
+            for part in (self.generator, self.bridge, self.target):
+                if isinstance(part, nn.Module):
+                    modes.enter_context(in_mode(part, False))
             yield
-        finally:
-            for module, training in before.items():
-                module.training = training
 
 
 @dataclass(frozen=True)
@@ -133,23 +130,15 @@ class GradientSearchConfig(AttackSettings):
 
     owner: ClassVar[str] = "search 'gradient'"
 
-    steps: int = 100
-    learning_rate: float = 0.05
-    augmentations: int = 2
+    steps: int = bounded(100, ge=1)
+    learning_rate: float = bounded(0.05, gt=0)
+    augmentations: int = bounded(2, ge=1)
     keep_best: bool = True
     keep_norm: bool = False
-    chunk: int = CHUNK
-
-    def __post_init__(self) -> None:
-        """Raise `UsageError` for a value out of range."""
-        super().__post_init__()
-        self.at_least(1, "steps", "augmentations", "chunk")
-        self.above_zero("learning_rate")
+    chunk: int = bounded(CHUNK, ge=1)
 
 
-def random_search(
-    problem: LatentProblem, labels: Tensor, generator: torch.Generator, tries: int = 1, chunk: int = CHUNK
-) -> LatentSearch:
+def random_search(problem: LatentProblem, labels: Tensor, generator: torch.Generator, tries: int = 1) -> LatentSearch:
     """The best of ``tries`` random vectors of each sample: one is the thesis's "random z", more a control.
 
     Args:
@@ -157,17 +146,16 @@ def random_search(
         labels: class of each sample, ``[n]``.
         generator: source of the vectors; the first try is the start of `gradient_search` with the same seed.
         tries: vectors per sample.
-        chunk: samples at once.
 
     Raises:
         UsageError: fewer than one try, or labels that are no classes of the generator.
     """
     whole_number("tries", tries)
     z, labels = problem.start(labels, generator)
-    before = best = problem.losses(z, labels, chunk)
+    before = best = problem.losses(z, labels)
     for _ in range(tries - 1):
         other = problem.draw(len(labels), generator)
-        loss = problem.losses(other, labels, chunk)
+        loss = problem.losses(other, labels)
         z, best = keep_lower(z, best, other, loss)
     return LatentSearch(z, before, best, tries)
 
@@ -178,7 +166,6 @@ def gradient_search(
     generator: torch.Generator,
     config: GradientSearchConfig | None = None,
     augment: Augmentation | None = None,
-    progress: Progress | None = None,
 ) -> LatentSearch:
     """Adam on the latent vectors of all samples at once (thesis Algorithm 5; with ``augment`` Algorithm 3).
 
@@ -188,7 +175,6 @@ def gradient_search(
         generator: source of the start vectors and of the augmentations.
         config: steps and options.
         augment: random change of the target's input.
-        progress: called with the fraction of the work done since its last call.
 
     Raises:
         UnsupportedError: the target gives no gradient.
@@ -210,8 +196,6 @@ def gradient_search(
             optimizer.step()
             if config.keep_norm:
                 z.mul_(norm / z.norm(dim=1, keepdim=True))
-            if progress:
-                progress(1 / config.steps)
     after = problem.losses(z, labels, config.chunk)
     if config.keep_best:
         z, after = keep_lower(best_z, best, z, after)

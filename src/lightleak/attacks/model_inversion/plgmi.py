@@ -31,7 +31,7 @@ from lightleak.attacks.model_inversion.tpe_search import TPESearchConfig
 from lightleak.attacks.settings import require_one_of
 from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.core.released_model import ReleasedModel
-from lightleak.core.seeds import derive_seed
+from lightleak.core.seeds import derive_seed, fresh_generator
 from lightleak.core.threat_model import Threat
 
 BridgeKind = Literal["exact", "shared"]
@@ -204,8 +204,7 @@ class PLGMI(InversionAttack):
         if ctgan is not None:
             widths = tuple(ctgan._generator_dim)
             config = config.with_options(latent_dim=ctgan._embedding_dim, generator_dim=widths)
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(derive_seed(seed, "weights"))
+        with fresh_generator(derive_seed(seed, "weights")):
             player = TabularGenerator(
                 transform.segments, target.n_classes, config.latent_dim, config.generator_dim, config.temperature
             )

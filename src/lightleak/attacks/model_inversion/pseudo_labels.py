@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.settings import AttackSettings
+from lightleak.core.bounds import bounded
 from lightleak.core.errors import ObservationError, UsageError
 
 
@@ -27,19 +28,17 @@ class PseudoLabelConfig(AttackSettings):
 
     owner: ClassVar[str] = "the choice of public rows"
 
-    top_n: int = 100
-    minimum: int = 10
+    top_n: int = bounded(100, ge=1)
+    minimum: int = bounded(10, ge=1)
     dynamic: bool = False
-    largest_ratio: float = 10.0
-    least_confidence: float = 0.0
+    largest_ratio: float = bounded(10.0, ge=1)
+    least_confidence: float = bounded(0.0, ge=0, lt=1)
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value out of range."""
         super().__post_init__()
-        self.at_least(1, "top_n", "minimum", "largest_ratio")
         if self.minimum > self.top_n:
             raise UsageError(f"minimum must be at most top_n ({self.top_n}), got {self.minimum}")
-        self.below_one("least_confidence")
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.model_inversion.attack import INVERSION_ATTACKS, FittedInversion, InversionAttack, Workplace
+from lightleak.attacks.model_inversion.class_sampler import ClassSampler
 from lightleak.attacks.model_inversion.inversion_loss import cross_entropy
 from lightleak.attacks.model_inversion.pseudo_labels import PseudoLabelConfig, PseudoLabels, pseudo_label
 from lightleak.attacks.model_inversion.released import Target, rebuild
@@ -28,6 +29,9 @@ class FittedPublicRows(FittedInversion):
         began = time.perf_counter()
         self._public, self._by_class, self._target = observation.public, by_class, target
         self._chosen = chosen
+        n = len(observation.public)
+        known = (chosen.rows, chosen.labels) if by_class else (torch.arange(n), torch.zeros(n, dtype=torch.long))
+        self._sampler = ClassSampler(*known, target.n_classes)
         self.excluded, self.classes = dict(chosen.excluded), chosen.classes
         self.losses: dict[str, list[float]] = {}
         self.pseudo_labels = chosen.summary()
@@ -37,14 +41,8 @@ class FittedPublicRows(FittedInversion):
         """See `FittedInversion.generate`."""
         began = time.perf_counter()
         self.check_request(labels, search)
-        random = generator(seed, "public rows")
-        u = torch.rand(len(labels), generator=random, dtype=torch.float64)
-        if self._by_class:
-            count = self._chosen.used[labels]
-            start = self._chosen.used.cumsum(0)[labels] - count
-            rows = self._chosen.rows[start + (u * count).long().clamp(max=count - 1)]
-        else:
-            rows = (u * len(self._public)).long().clamp(max=len(self._public) - 1)
+        wanted = labels if self._by_class else torch.zeros_like(labels)
+        rows = self._sampler.draw_rows(wanted, generator(seed, "public rows"))
         table = self._public.iloc[rows.numpy()].reset_index(drop=True)
         loss = cross_entropy(self._target.logits(self._target.encoder.encode(table)), labels)
         known = "public rows that the target takes for the class" if self._by_class else "public rows of any kind"

@@ -1,8 +1,5 @@
 """Generator and target share one transform: f_G = f_T, so that f_inv is the identity (thesis Sec. 6.7.5)."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import pandas as pd
 from torch import Tensor
 
@@ -51,12 +48,3 @@ class SharedTransform(TableTransform):
         """See `TableTransform.project`."""
         self._require_width(h)
         return self.encoder.project(h.to(self.encoder.shift.device))
-
-    def to_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """The encoder's."""
-        return self.encoder.to_state()
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> "SharedTransform":
-        """Inverse of `to_state`; raises as `TableEncoder.from_state` does."""
-        return cls(TableEncoder.from_state(state, tensors))

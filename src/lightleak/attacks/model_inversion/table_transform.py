@@ -2,9 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor, nn
@@ -12,13 +10,11 @@ from torch.nn.utils.rnn import pad_sequence
 
 from lightleak.attacks.model_inversion.mode_normalizer import DEVIATIONS, Modes
 from lightleak.attacks.model_inversion.segments import Activation, BlockArgmax, Segments
-from lightleak.core.errors import DataError, ObservationError
+from lightleak.core.errors import DataError
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.data.cells import category_codes
 from lightleak.data.encoder import table_of_cells
 from lightleak.data.schema import ColumnKind, TableSchema
-
-_MODES = "modes."
 
 
 class TableTransform(nn.Module, ABC):
@@ -56,10 +52,6 @@ class TableTransform(nn.Module, ABC):
         Raises:
             DataError: points of another width.
         """
-
-    @abstractmethod
-    def to_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Facts (JSON-ready) and statistics (tensors)."""
 
     def _require_width(self, h: Tensor) -> None:
         if h.shape[-1:] != (self.width,):
@@ -113,17 +105,17 @@ class ModeTransform(TableTransform):
         soft = [block for block in self.segments.blocks if block.kind == "softmax"]
         self.choose_mode = BlockArgmax([block for block in soft if block.name in self.modes])
         self.choose_category = BlockArgmax([block for block in soft if block.name not in self.modes])
-        means, deviations = (
-            [torch.from_numpy(getattr(self.modes[name], what)) for name in numerical]
-            for what in ("means", "deviations")
-        )
+
+        def padded(what: str, filling: float) -> Tensor:
+            each = [torch.from_numpy(getattr(self.modes[name], what)) for name in numerical]
+            empty = torch.empty(0, 1, dtype=torch.float64)
+            return pad_sequence(each, batch_first=True, padding_value=filling) if each else empty
+
         buffers = {
             "lower": lower.double(),
             "upper": upper.double(),
-            "means": pad_sequence(means, batch_first=True) if means else torch.empty(0, 1, dtype=torch.float64),
-            "deviations": pad_sequence(deviations, batch_first=True, padding_value=1.0)
-            if deviations
-            else torch.empty(0, 1, dtype=torch.float64),
+            "means": padded("means", 0.0),
+            "deviations": padded("deviations", 1.0),
             "tanh_positions": torch.tensor(self.segments.positions("tanh"), dtype=torch.long),
             "soft_starts": torch.tensor([block.start for block in soft], dtype=torch.long),
             "whole": torch.tensor([column.kind is ColumnKind.INTEGER for column in schema.numerical], dtype=torch.bool),
@@ -182,38 +174,6 @@ class ModeTransform(TableTransform):
         values = values.clamp(self.lower, self.upper)
         return torch.where(self.whole, values.round(), values)
 
-    def to_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """See `TableTransform.to_state`."""
-        tensors = {"lower": self.lower.cpu(), "upper": self.upper.cpu()}
-        for name, modes in self.modes.items():
-            tensors[_MODES + name] = torch.from_numpy(np.stack([modes.means, modes.deviations, modes.log_weights]))
-        return {"schema": self.schema.to_dict()}, tensors
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> "ModeTransform":
-        """Inverse of `to_state`.
-
-        Raises:
-            ObservationError: a part is missing, of the wrong shape or of values that no table has.
-            DataError: the schema has no meaning.
-        """
-        if "schema" not in state:
-            raise ObservationError(f"a mode transform needs 'schema', got only {sorted(state)}")
-        schema = TableSchema.from_dict(state["schema"])
-        lower, upper = (_statistic(name, tensors, 1) for name in ("lower", "upper"))
-        for name, bound in (("lower", lower), ("upper", upper)):
-            if len(bound) != len(schema.numerical):
-                raise ObservationError(f"{name!r} must have {len(schema.numerical)} numbers, got {len(bound)}")
-        modes = {}
-        for column in schema.numerical:
-            table = _statistic(_MODES + column.name, tensors, 2)
-            if len(table) != 3 or not table.shape[1] or not (table[1] > 0).all():
-                raise ObservationError(
-                    f"{_MODES + column.name!r} must have rows of means, deviations above 0 and log-weights, got {table}"
-                )
-            modes[column.name] = Modes(*table.numpy())
-        return cls(schema, modes, lower, upper)
-
 
 def _entries(schema: TableSchema, modes: Mapping[str, Modes]) -> list[tuple[str, Activation, int, int]]:
     """Segments of all columns in the schema's order."""
@@ -227,13 +187,3 @@ def _entries(schema: TableSchema, modes: Mapping[str, Modes]) -> list[tuple[str,
         entries.append((column.name, "softmax", at, at + width))
         at += width
     return entries
-
-
-def _statistic(name: str, tensors: Mapping[str, Tensor], dim: int) -> Tensor:
-    """A statistic in float64."""
-    if name not in tensors:
-        raise ObservationError(f"statistic {name!r} of a transform is missing; got {sorted(tensors)}")
-    value = tensors[name].double()
-    if value.dim() != dim or not value.isfinite().all():
-        raise ObservationError(f"statistic {name!r} must be finite and of {dim} dimensions, got {tuple(value.shape)}")
-    return value

@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from lightleak.attacks.model_inversion.attack import Progress
 from lightleak.attacks.model_inversion.latent_search import CHUNK, LatentProblem, LatentSearch, keep_lower
 from lightleak.attacks.settings import AttackSettings
+from lightleak.core.bounds import bounded
 
 Space = Literal["normal", "uniform"]
 
@@ -45,16 +45,11 @@ class TPESearchConfig(AttackSettings):
 
     owner: ClassVar[str] = "search 'tpe'"
 
-    trials: int = 50
+    trials: int = bounded(50, ge=1)
     space: Space = "normal"
     multivariate: bool = True
-    candidates: int = 24
-    startup: int = 10
-
-    def __post_init__(self) -> None:
-        """Raise `UsageError` for a value out of range."""
-        super().__post_init__()
-        self.at_least(1, "trials", "candidates", "startup")
+    candidates: int = bounded(24, ge=1)
+    startup: int = bounded(10, ge=1)
 
 
 def tpe_search(
@@ -63,7 +58,6 @@ def tpe_search(
     generator: torch.Generator,
     config: TPESearchConfig | None = None,
     chunk: int = CHUNK,
-    progress: Progress | None = None,
 ) -> LatentSearch:
     """The best latent vector of ``trials`` for each sample.
 
@@ -77,7 +71,6 @@ def tpe_search(
         generator: source of the first vectors and of the studies' seeds.
         config: trials and space.
         chunk: samples that the target judges at once.
-        progress: called with the fraction of the work done since its last call.
 
     Raises:
         UsageError: labels that are no classes of the generator.
@@ -99,8 +92,6 @@ def tpe_search(
                 best_z, best, before = z, loss, loss
             else:
                 best_z, best = keep_lower(best_z, best, z, loss)
-            if progress:
-                progress(1 / config.trials)
     return LatentSearch(best_z, before, best, config.trials)
 
 

@@ -2,8 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,94 +15,24 @@ from lightleak.attacks.property_inference.attack import (
     require_distinct_rows,
 )
 from lightleak.attacks.property_inference.calibration import SampleSizes, effective_size, interval
+from lightleak.attacks.property_inference.comparison_config import MIXTURE, DistributionComparisonConfig
 from lightleak.attacks.property_inference.discriminant import discriminant_values
 from lightleak.attacks.property_inference.estimation import KindValues, Outcome, Values, misfit, separation
-from lightleak.attacks.property_inference.estimators import REGRESSORS
 from lightleak.attacks.property_inference.mixture import estimate_by_mixture
-from lightleak.attacks.property_inference.norms import Norm, record_norms
-from lightleak.attacks.property_inference.populations import Features, fraction_grid
-from lightleak.attacks.property_inference.record_features import require_some_kinds
-from lightleak.attacks.property_inference.regression import RegressionPlan, estimate_by_regression
-from lightleak.attacks.settings import AttackSettings, require_one_of
-from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
+from lightleak.attacks.property_inference.norms import record_norms
+from lightleak.attacks.property_inference.regression import estimate_by_regression
+from lightleak.core.errors import ObservationError, UnsupportedError
 from lightleak.core.facts import Facts
 from lightleak.core.intermediate_results import IntermediateResults
 from lightleak.core.parties import KINDS, VISIBLE, Kind
 from lightleak.core.property_estimate import PropertyEstimate
 from lightleak.core.seeds import derive_seed, numpy_generator
 
-Summary = Norm | Literal["discriminant"]
-Ensemble = Literal["mean", "weighted"]
-MIXTURE = "mixture"
 LEAST_ROWS = 10
 """Distinct auxiliary rows of a class below which its distribution, and its spread, are not known."""
 SEPARATED = 0.05
 MISFIT = 0.001
 """Levels of the tests behind two warnings, over all kinds; the second is strict because every audit runs it."""
-
-
-@dataclass(frozen=True)
-class DistributionComparisonConfig(AttackSettings):
-    """Defaults are the paper's (Sec. VI-A), with 100 quantiles for a population's 2000 sorted norms.
-
-    Attributes:
-        kinds: kinds of intermediate results to use; ``None`` takes all in the observation (C2 has ``AO`` only).
-        norm: number that stands for a record: ``l1``, ``l2``, ``linf``, or ``discriminant``, a direction learned
-            from the auxiliary rows (not in the paper).
-        estimator: ``mixture``, or a regressor on populations.
-        ensemble: how kinds are merged: plain ``mean`` (paper), or ``weighted`` for the least variance.
-        features: what a regressor sees of a population: ``quantiles``, or all its norms ``sorted`` (published code).
-        n_quantiles: quantiles of a population.
-        samples: R, populations a regressor learns from.
-        sample_size: M, norms of a population.
-        queries: Q, queries of M records each; one has no spread, and with it a regressor's interval is not made.
-        fraction_step: q in percent, the step of the grid that a population's fraction is drawn from.
-        held_out: samples per half of the auxiliary rows from which a regressor's interval comes; 0 makes none.
-        grid_points: points at which the mixture compares distribution functions.
-        clip: move estimates into [0, 1].
-
-    Raises:
-        UsageError: a value out of range, or two that do not go together.
-    """
-
-    owner: ClassVar[str] = "distribution comparison"
-
-    kinds: tuple[Kind, ...] | None = None
-    norm: Summary = "l1"
-    estimator: str = "xgboost"
-    ensemble: Ensemble = "mean"
-    features: Features = "quantiles"
-    n_quantiles: int = 100
-    samples: int = 200
-    sample_size: int = 2000
-    queries: int = 100
-    fraction_step: float = 1.0
-    held_out: int = 100
-    grid_points: int = 49
-    clip: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_some_kinds(self.kinds)
-        require_one_of("estimator", self.estimator, (MIXTURE, *REGRESSORS.names()))
-        self.at_least(1, "n_quantiles", "samples", "sample_size", "queries", "grid_points")
-        self.at_least(0, "held_out")
-        if self.features == "quantiles" and self.n_quantiles > self.sample_size:
-            raise UsageError(f"n_quantiles must be at most sample_size {self.sample_size}, got {self.n_quantiles}")
-        fraction_grid(self.fraction_step)
-        if self.weighted and self.estimator != MIXTURE and not self.held_out:
-            raise UsageError(f"ensemble weighted with estimator {self.estimator} needs held_out above 0, got 0")
-
-    @property
-    def weighted(self) -> bool:
-        """Whether kinds are weighed."""
-        return self.ensemble == "weighted"
-
-    @classmethod
-    def as_published(cls, **options: Any) -> "DistributionComparisonConfig":
-        """What the published code does: all sorted norms, XGBoost's own defaults, raw estimates, no interval."""
-        published = {"features": "sorted", "estimator": "xgboost_published", "clip": False, "held_out": 0}
-        return cls.of(**{**published, **options})
 
 
 class DistributionComparison(PropertyAttack):
@@ -149,9 +78,7 @@ class DistributionComparison(PropertyAttack):
         if config.estimator == MIXTURE:
             outcome = estimate_by_mixture(values, sizes, known.prior, config.weighted, config.grid_points)
         else:
-            outcome = estimate_by_regression(
-                values, folds, RegressionPlan.of(config), derive_seed(seed, "distribution comparison")
-            )
+            outcome = estimate_by_regression(values, folds, config, derive_seed(seed, "distribution comparison"))
         return self._report(observation, values, sizes, outcome, began)
 
     def _report(

@@ -18,8 +18,9 @@ from torch import Tensor, nn
 
 from lightleak.attacks.property_inference.label_replacement import batch_rows
 from lightleak.attacks.settings import AttackSettings
+from lightleak.core.bounds import bounded
 from lightleak.core.errors import UsageError
-from lightleak.core.seeds import derive_seed, generator
+from lightleak.core.seeds import derive_seed, fresh_generator, generator
 from lightleak.targets.split import SplitClassifier
 
 Objective = Literal["corrected", "as_coded"]
@@ -45,18 +46,15 @@ class ModelRefinementConfig(AttackSettings):
 
     owner: ClassVar[str] = "model refinement"
 
-    strength: float = 1.0
+    strength: float = bounded(1.0, ge=0)
     objective: Objective = "corrected"
-    cap: float = 0.5
+    cap: float = bounded(0.5, gt=0)
     hidden: tuple[int, ...] = (256, 128, 64)
-    dropout: float = 0.1
-    learning_rate: float = 1e-3
+    dropout: float = bounded(0.1, ge=0, lt=1)
+    learning_rate: float = bounded(1e-3, gt=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.at_least(0, "strength")
-        self.above_zero("cap", "learning_rate")
-        self.below_one("dropout")
         self.widths("hidden")
 
     @classmethod
@@ -99,8 +97,7 @@ class RefinementHead(nn.Module):
     def __init__(self, width: int, config: ModelRefinementConfig, seed: int) -> None:
         super().__init__()
         self.dropout = config.dropout
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
+        with fresh_generator(seed):
             self.linears = nn.ModuleList(nn.Linear(i, o) for i, o in pairwise((width, *config.hidden, 2)))
 
     def forward(self, x: Tensor, draw: torch.Generator | None = None) -> Tensor:

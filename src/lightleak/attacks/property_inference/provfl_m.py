@@ -8,11 +8,8 @@ import torch
 
 from lightleak.attacks.property_inference.attack import PROPERTY_ATTACKS, SEES, PropertyAttack
 from lightleak.attacks.property_inference.augmentation import Augmentation, check_can_replace_labels
-from lightleak.attacks.property_inference.distribution_comparison import (
-    NEEDS,
-    DistributionComparison,
-    DistributionComparisonConfig,
-)
+from lightleak.attacks.property_inference.comparison_config import DistributionComparisonConfig
+from lightleak.attacks.property_inference.distribution_comparison import NEEDS, DistributionComparison
 from lightleak.attacks.property_inference.label_replacement import LabelReplacementConfig
 from lightleak.attacks.property_inference.model_refinement import ModelRefinementConfig
 from lightleak.core.facts import Facts

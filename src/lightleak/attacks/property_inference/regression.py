@@ -1,20 +1,14 @@
 """Regressors on populations of record norms, and their worth on rows they have not seen (ProVFL Algorithm 1)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 
 import numpy as np
 
-from lightleak.attacks.property_inference.calibration import (
-    Noise,
-    Response,
-    ensemble_weights,
-    held_out_response,
-)
+from lightleak.attacks.property_inference.calibration import Noise, Response, ensemble_weights, held_out_response
+from lightleak.attacks.property_inference.comparison_config import DistributionComparisonConfig
 from lightleak.attacks.property_inference.estimation import Outcome, Values
 from lightleak.attacks.property_inference.estimators import REGRESSORS, Predict
 from lightleak.attacks.property_inference.populations import (
-    Features,
     draw_populations,
     draw_queries,
     draw_resampled_pairs,
@@ -24,28 +18,8 @@ from lightleak.attacks.property_inference.populations import (
 from lightleak.core.seeds import derive_seed, numpy_generator
 
 
-@dataclass(frozen=True)
-class RegressionPlan:
-    """How populations are drawn and what learns from them; see `DistributionComparisonConfig`."""
-
-    estimator: str
-    features: Features
-    n_quantiles: int
-    samples: int
-    sample_size: int
-    queries: int
-    fraction_step: float
-    held_out: int
-    weighted: bool
-
-    @classmethod
-    def of(cls, settings: object) -> "RegressionPlan":
-        """The plan within the settings of an attack, which have the same names."""
-        return cls(**{field.name: getattr(settings, field.name) for field in fields(cls)})
-
-
 def estimate_by_regression(
-    values: Values, folds: tuple[np.ndarray, np.ndarray], plan: RegressionPlan, seed: int
+    values: Values, folds: tuple[np.ndarray, np.ndarray], config: DistributionComparisonConfig, seed: int
 ) -> Outcome:
     """Fit a regressor per kind, query it, and merge the kinds.
 
@@ -55,27 +29,27 @@ def estimate_by_regression(
     Args:
         values: one number per record and kind.
         folds: bool ``[a]`` and ``[b]``, which half an auxiliary row with, or without, the property belongs to.
-        plan: how populations are drawn.
+        config: how populations are drawn and what learns from them.
         seed: root seed.
     """
     kinds = list(values)
     auxiliary = [np.concatenate([values[kind].with_property, values[kind].without]) for kind in kinds]
     everyone = np.arange(len(folds[0])), np.arange(len(folds[1])) + len(folds[0])
-    regressors = _fit(auxiliary, everyone, plan, plan.samples, derive_seed(seed, "attack samples"))
+    regressors = _fit(auxiliary, everyone, config, config.samples, derive_seed(seed, "attack samples"))
     n_records = len(values[kinds[0]].records)
-    drawn = draw_queries(n_records, plan.queries, plan.sample_size, numpy_generator(seed, "queries"))
-    asked = _predict(regressors, [values[kind].records for kind in kinds], drawn, plan)
+    drawn = draw_queries(n_records, config.queries, config.sample_size, numpy_generator(seed, "queries"))
+    asked = _predict(regressors, [values[kind].records for kind in kinds], drawn, config)
     answers = asked.mean(0)
     weights, response, noise, details = np.full(len(kinds), 1 / len(kinds)), Response(), None, {}
-    if plan.held_out:
-        fractions, predictions = _held_out(auxiliary, everyone, folds, plan, seed)
-        if plan.weighted:
+    if config.held_out:
+        fractions, predictions = _held_out(auxiliary, everyone, folds, config, seed)
+        if config.weighted:
             errors = (predictions.mean(2) - fractions[..., None]).reshape(-1, len(kinds))
             weights = ensemble_weights(errors.T @ errors / len(errors))
         merged = predictions @ weights
         response, sampled = held_out_response(fractions, merged)
-        if plan.queries > 1:
-            constant = float((asked @ weights).var(ddof=1)) / plan.queries + sampled.constant
+        if config.queries > 1:
+            constant = float((asked @ weights).var(ddof=1)) / config.queries + sampled.constant
             noise = Noise(sampled.with_property, sampled.without, constant)
         details = {
             "weights": dict(zip(kinds, weights.tolist(), strict=True)),
@@ -87,26 +61,30 @@ def estimate_by_regression(
 
 
 def _fit(
-    auxiliary: Sequence[np.ndarray], rows: tuple[np.ndarray, np.ndarray], plan: RegressionPlan, samples: int, seed: int
+    auxiliary: Sequence[np.ndarray],
+    rows: tuple[np.ndarray, np.ndarray],
+    config: DistributionComparisonConfig,
+    samples: int,
+    seed: int,
 ) -> list[Predict]:
     """A regressor per kind from populations of the rows at these positions."""
     rng = numpy_generator(seed, "draws")
-    grid = fraction_grid(plan.fraction_step)
-    counts = np.rint(grid[rng.integers(0, len(grid), samples)] * plan.sample_size).astype(np.int64)
-    drawn = draw_populations(counts, (len(rows[0]), len(rows[1])), plan.sample_size, rng)
+    grid = fraction_grid(config.fraction_step)
+    counts = np.rint(grid[rng.integers(0, len(grid), samples)] * config.sample_size).astype(np.int64)
+    drawn = draw_populations(counts, (len(rows[0]), len(rows[1])), config.sample_size, rng)
     positions = np.concatenate(rows)[drawn]
-    fit, target = REGRESSORS.get(plan.estimator), counts / plan.sample_size
+    fit, target = REGRESSORS.get(config.estimator), counts / config.sample_size
     return [
-        fit(population_features(one[positions], plan.features, plan.n_quantiles), target, derive_seed(seed, "fit"))
+        fit(population_features(one[positions], config.features, config.n_quantiles), target, derive_seed(seed, "fit"))
         for one in auxiliary
     ]
 
 
 def _predict(
-    regressors: Sequence[Predict], values: Sequence[np.ndarray], drawn: np.ndarray, plan: RegressionPlan
+    regressors: Sequence[Predict], values: Sequence[np.ndarray], drawn: np.ndarray, config: DistributionComparisonConfig
 ) -> np.ndarray:
     """Predictions ``[populations, kinds]`` for the drawn positions ``[populations, M]``."""
-    features = (population_features(one[drawn], plan.features, plan.n_quantiles) for one in values)
+    features = (population_features(one[drawn], config.features, config.n_quantiles) for one in values)
     return np.stack([predict(rows) for predict, rows in zip(regressors, features, strict=True)], axis=1)
 
 
@@ -114,7 +92,7 @@ def _held_out(
     auxiliary: Sequence[np.ndarray],
     everyone: tuple[np.ndarray, np.ndarray],
     folds: tuple[np.ndarray, np.ndarray],
-    plan: RegressionPlan,
+    config: DistributionComparisonConfig,
     seed: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Each half of the rows fits, with half the samples, and predicts pairs of samples of the other half.
@@ -127,11 +105,11 @@ def _held_out(
         fitted = tuple(rows[fold == half] for rows, fold in zip(everyone, folds, strict=True))
         rest = tuple(rows[fold != half] for rows, fold in zip(everyone, folds, strict=True))
         own = derive_seed(seed, "held out", int(half))
-        regressors = _fit(auxiliary, (fitted[0], fitted[1]), plan, max(1, plan.samples // 2), own)
+        regressors = _fit(auxiliary, (fitted[0], fitted[1]), config, max(1, config.samples // 2), own)
         rng = numpy_generator(own, "pairs")
-        counts = rng.integers(0, plan.sample_size + 1, plan.held_out)
-        pairs = draw_resampled_pairs(counts, rest[0], rest[1], plan.sample_size, rng)
-        predicted = _predict(regressors, auxiliary, pairs.reshape(-1, plan.sample_size), plan)
-        fractions.append(counts / plan.sample_size)
-        predictions.append(predicted.reshape(plan.held_out, 2, -1))
+        counts = rng.integers(0, config.sample_size + 1, config.held_out)
+        pairs = draw_resampled_pairs(counts, rest[0], rest[1], config.sample_size, rng)
+        predicted = _predict(regressors, auxiliary, pairs.reshape(-1, config.sample_size), config)
+        fractions.append(counts / config.sample_size)
+        predictions.append(predicted.reshape(config.held_out, 2, -1))
     return np.stack(fractions), np.stack(predictions)

@@ -35,6 +35,7 @@ from lightleak.attacks.property_inference.stacked_networks import (
 )
 from lightleak.attacks.property_inference.two_worlds import check_worlds
 from lightleak.attacks.settings import AttackSettings
+from lightleak.core.bounds import bounded
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.facts import Facts
 from lightleak.core.intermediate_results import IntermediateResults
@@ -81,21 +82,16 @@ class ShadowConfig(AttackSettings):
     owner: ClassVar[str] = "sm_pia"
 
     n_shadows: int = 50
-    rows: int = 4000
-    bottom_hidden: tuple[int, ...] = (32,)
-    top_hidden: tuple[int, ...] = (16,)
+    rows: int = bounded(4000, ge=2)
+    bottom_hidden: tuple[int, ...] = bounded((32,), ge=1)
+    top_hidden: tuple[int, ...] = bounded((16,), ge=1)
     schedule: Schedule = field(default_factory=lambda: Schedule("sgd", 20, 64, 0.05, 3e-5, 0.97))
-    ridge: float = 0.1
+    ridge: float = bounded(0.1, gt=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.n_shadows < 2 or self.n_shadows % 2:
             raise UsageError(f"n_shadows must be even, half of them of either pool, got {self.n_shadows}")
-        self.at_least(2, "rows")
-        for width in (*self.bottom_hidden, *self.top_hidden):
-            if width < 1:
-                raise UsageError(f"hidden widths must be at least 1, got {width}")
-        self.above_zero("ridge")
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.settings import AttackSettings
+from lightleak.core.bounds import bounded
 from lightleak.core.seeds import generator
 
 Initialization = Literal["kaiming_normal", "torch"]
@@ -40,17 +41,11 @@ class Schedule(AttackSettings):
     owner: ClassVar[str] = "a schedule"
 
     method: Literal["adam", "sgd"] = "adam"
-    epochs: int = 50
-    batch_size: int = 32
-    learning_rate: float = 1e-3
-    weight_decay: float = 1e-4
-    decay: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.at_least(1, "epochs", "batch_size")
-        self.above_zero("learning_rate", "decay")
-        self.at_least(0, "weight_decay")
+    epochs: int = bounded(50, ge=1)
+    batch_size: int = bounded(32, ge=1)
+    learning_rate: float = bounded(1e-3, gt=0)
+    weight_decay: float = bounded(1e-4, ge=0)
+    decay: float = bounded(1.0, gt=0)
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-import pandas as pd
-
 from lightleak.data.assembly import build_table
 from lightleak.data.datasets.description import describe
 from lightleak.data.datasets.registry import dataset
 from lightleak.data.schema import Column
-from lightleak.data.sources import find_file, reading
+from lightleak.data.sources import find_file
 from lightleak.data.table import Table
 
 TABLE = describe("adult")
@@ -41,7 +39,9 @@ def load_adult(
     """
     columns = [column for column in TABLE.schema.columns if final_weight or column.name != "fnlwgt"]
     names = [column.name for column in columns]
-    parts = [_read(find_file(folder, file))[[*names, LABEL]] for file in TABLE.card.files]
+    # adult.test opens with a remark of the program that cut it, and its labels end in a full stop.
+    read = (TABLE.read_bare(find_file(folder, file), comment="|") for file in TABLE.card.files)
+    parts = [part[[*names, LABEL]] for part in read]
     if missing == "drop":
         parts = [part.dropna() for part in parts]
     if duplicates == "drop":
@@ -52,17 +52,3 @@ def load_adult(
             for column in columns
         ]
     return build_table(TABLE.card, replace(TABLE.schema, columns=tuple(columns)), *parts)
-
-
-def _read(path: Path) -> pd.DataFrame:
-    with reading(path):
-        frame = pd.read_csv(
-            path,
-            names=[*TABLE.schema.names, LABEL],
-            skipinitialspace=True,
-            keep_default_na=False,
-            na_values="?",
-            comment="|",  # adult.test opens with a remark of the program that cut it
-        )
-    # Labels of adult.test end in a full stop.
-    return frame.assign(**{LABEL: frame[LABEL].str.rstrip(".")})

@@ -1,6 +1,5 @@
 """Census-Income (KDD), 1994 and 1995, one of ProVFL's tables."""
 
-from collections.abc import Hashable
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -10,11 +9,10 @@ import pandas as pd
 from lightleak.data.assembly import build_table, split_table
 from lightleak.data.datasets.description import describe
 from lightleak.data.datasets.registry import dataset
-from lightleak.data.sources import find_file, reading
+from lightleak.data.sources import find_file
 from lightleak.data.table import Table
 
 TABLE = describe("census")
-LABEL = TABLE.schema.label.name
 
 
 @dataset(TABLE.card, *TABLE.downloads)
@@ -42,14 +40,5 @@ def load_census(
 
 
 def _read(path: Path) -> pd.DataFrame:
-    categorical: dict[Hashable, str] = {column.name: "category" for column in TABLE.schema.categorical}
-    with reading(path):
-        frame = pd.read_csv(
-            path,
-            names=[*TABLE.schema.names, LABEL],
-            skipinitialspace=True,
-            keep_default_na=False,  # 'NA' is one of the categories of hispanic-origin
-            na_values="?",
-            dtype=categorical,
-        )
-    return frame.assign(**{LABEL: frame[LABEL].str.rstrip(".")})
+    # 'NA' is one of the categories of hispanic-origin.
+    return TABLE.read_bare(path, dtype={column.name: "category" for column in TABLE.schema.categorical})

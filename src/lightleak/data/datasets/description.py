@@ -6,9 +6,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from lightleak.core.yaml_text import read_yaml_file
 from lightleak.data.datasets.registry import Download
 from lightleak.data.schema import Column, TableSchema
+from lightleak.data.sources import reading
 from lightleak.data.table import DatasetCard
 
 
@@ -32,6 +35,24 @@ class Description:
         """Columns in the order of the codebook, label and sensitive columns."""
         columns = tuple(map(_column, self.codebook["columns"]))
         return TableSchema(columns, _column(self.codebook["label"]), tuple(self.codebook["sensitive"]))
+
+    def read_bare(self, path: Path, **options: Any) -> pd.DataFrame:
+        """Rows of a file without a header, where ``?`` is missing and a label may end in a full stop.
+
+        Args:
+            path: of the file.
+            options: further ones of ``pandas.read_csv``.
+
+        Raises:
+            DataError: it cannot be read.
+        """
+        label = self.schema.label.name
+        names = [*self.schema.names, label]
+        with reading(path):
+            frame = pd.read_csv(
+                path, names=names, skipinitialspace=True, keep_default_na=False, na_values="?", **options
+            )
+        return frame.assign(**{label: frame[label].str.rstrip(".")})
 
     @cached_property
     def codes(self) -> dict[str, dict[str, str]]:

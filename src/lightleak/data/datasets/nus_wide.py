@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from lightleak.core.errors import DataError
+from lightleak.data.assembly import bounded_column
 from lightleak.data.datasets.description import describe
 from lightleak.data.datasets.registry import dataset
 from lightleak.data.schema import Column, TableSchema
@@ -56,7 +57,7 @@ def load_nus_wide(folder: Path, seed: int, *, property: Concept = "grass", prope
     """
     classes = [concept for concept in get_args(Concept) if concept != property]
     train, test = (_read_part(folder, part, property, classes) for part in PARTS)
-    image = (_image_column(name, train[name], test[name]) for name in IMAGE_COLUMNS)
+    image = (bounded_column(Column.continuous(name), train, test) for name in IMAGE_COLUMNS)
     bits = (Column.integer(name, 0, 1) for name in (*TEXT_COLUMNS, *([property] if property_column else ())))
     return Table(CARD, TableSchema((*image, *bits), Column.categorical("concept", classes)), train, test)
 
@@ -109,9 +110,3 @@ def _read(path: Path, width: int, n_rows: int | None = None, dtype: str = "float
     if not np.isfinite(values).all():
         raise DataError(f"{path} must hold finite numbers only")
     return values
-
-
-def _image_column(name: str, *parts: pd.Series) -> Column:
-    """A number with the bounds of all rows, as other loaders have it."""
-    lower, upper = float(min(part.min() for part in parts)), float(max(part.max() for part in parts))
-    return Column.continuous(name, lower, upper) if lower < upper else Column.continuous(name)

@@ -8,16 +8,14 @@ from collections.abc import Iterator
 import lightning
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import DataLoader
 
 from lightleak.core.seeds import derive_seed, generator
-from lightleak.data.datamodule import BatchRows, TableDataModule, batch_loader
+from lightleak.data.datamodule import BatchRows, EpochSampler, TableDataModule, batch_loader
 
 
-class PoissonSampler(Sampler[Tensor]):
-    """Yields row indices of whole batches, LongTensor ``[any number]``, possibly none.
-
-    The draws depend on seed and epoch alone. Lightning sets the epoch; without it every pass is the next epoch.
+class PoissonSampler(EpochSampler):
+    """Batches ``[any number]``, possibly of no row; the draws depend on seed and epoch alone.
 
     Args:
         n_rows: rows to draw from.
@@ -32,28 +30,18 @@ class PoissonSampler(Sampler[Tensor]):
         self.n_rows, self.batch_size = n_rows, batch_size
         self.sample_rate = batch_size / n_rows
         self.seed = seed
-        self.epoch = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Make the next pass the one of that epoch."""
-        self.epoch = epoch
 
     def __len__(self) -> int:
         """Batches of an epoch: as many as batches of the expected size would need for all rows."""
         return -(-self.n_rows // self.batch_size)
 
     def batches(self, epoch: int) -> Iterator[Tensor]:
-        """The batches of that epoch."""
+        """See `EpochSampler.batches`."""
         draws = generator(self.seed, "poisson", epoch)
         for _ in range(len(self)):
             # In float64, whose steps are far below any rate.
             drawn = torch.rand(self.n_rows, generator=draws, dtype=torch.float64) < self.sample_rate
             yield drawn.nonzero().squeeze(1)
-
-    def __iter__(self) -> Iterator[Tensor]:
-        epoch = self.epoch
-        self.epoch += 1
-        yield from self.batches(epoch)
 
 
 class PoissonDataModule(lightning.LightningDataModule):

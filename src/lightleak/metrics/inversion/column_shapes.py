@@ -14,10 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lightleak.core.errors import UsageError
 from lightleak.data.schema import Column, ColumnKind, TableSchema
 from lightleak.metrics.cells import Rows
-from lightleak.metrics.inversion.table import as_cells, checked_labels
+from lightleak.metrics.inversion.table import as_cells, checked_labels, two_tables
 
 KINDS = ("continuous", "discrete", "categorical", "boolean")
 """Rows of the heat map, in the order of thesis Fig. 5.3."""
@@ -56,10 +55,7 @@ def column_shapes(real: Rows, synthetic: Rows, schema: TableSchema) -> dict[str,
     >>> column_shapes(pd.DataFrame({"sex": ["F", "M"]}), pd.DataFrame({"sex": ["F", "F", "F", "M"]}), schema)
     {'sex': 0.75}
     """
-    tables = [as_cells(rows, schema) for rows in (real, synthetic)]
-    for name, cells in zip(("real", "synthetic"), tables, strict=True):
-        if not len(cells.codes):
-            raise UsageError(f"the {name} table needs at least one row")
+    tables = two_tables(real, synthetic, schema)
     one_class = [torch.zeros(len(cells.codes), dtype=torch.long) for cells in tables]
     scores = class_shapes(tables[0], one_class[0], tables[1], one_class[1], schema, 1)[0]
     return dict(zip(schema.names, scores.tolist(), strict=True))

@@ -7,10 +7,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from lightleak.core.errors import UsageError
 from lightleak.data.schema import ColumnKind, TableSchema
 from lightleak.metrics.cells import Rows
-from lightleak.metrics.inversion.table import as_cells, checked_labels
+from lightleak.metrics.inversion.table import as_cells, checked_labels, some_cells
 
 MOST_DECIMALS = 6
 FINEST_STEP = 1e-5
@@ -54,10 +53,8 @@ def exact_match_rate(
         DataError: rows do not fit the schema.
         UsageError: labels do not fit the rows or the classes, or no private rows.
     """
-    made, known = as_cells(samples, schema), as_cells(private, schema)
+    made, known = as_cells(samples, schema), some_cells(private, schema, "private rows")
     n = len(made.codes)
-    if not len(known.codes):
-        raise UsageError("private rows: at least one is needed, got none")
     classes = checked_labels(labels, n, schema.n_classes)
     known_classes = checked_labels(private_labels, len(known.codes), schema.n_classes)
     steps = _steps(known.numbers.numpy(), schema)

@@ -15,7 +15,7 @@ from lightleak.core.devices import keep_freed_memory
 from lightleak.core.errors import UsageError
 from lightleak.data.schema import TableSchema
 from lightleak.metrics.cells import Cells, Rows
-from lightleak.metrics.inversion.table import as_cells, checked_labels, take
+from lightleak.metrics.inversion.table import as_cells, checked_labels, some_cells, take
 
 PAIRS_AT_ONCE = 2**21
 """Distances in memory at a time: on a CPU 2**24 is no faster, 2**18 slower by half."""
@@ -31,7 +31,7 @@ def column_ranges(rows: Rows, schema: TableSchema) -> Tensor:
         DataError: rows do not fit the schema.
         UsageError: no rows.
     """
-    numbers = _some(rows, schema, "rows").numbers
+    numbers = some_cells(rows, schema, "rows").numbers
     return numbers.amax(0) - numbers.amin(0)
 
 
@@ -72,7 +72,7 @@ def nearest_rows(
     >>> nearest_rows(pd.DataFrame({"age": [35], "sex": ["F"]}), rows, schema)
     (tensor([0.1250], dtype=torch.float64), tensor([0]))
     """
-    asked, known = as_cells(queries, schema), _some(rows, schema, "rows")
+    asked, known = as_cells(queries, schema), some_cells(rows, schema, "rows")
     space = GowerSpace.of(known, schema, ranges)
     found = [distances.min(1).indices.cpu() for _, distances in space.compare(asked, known, chunk=chunk, device=device)]
     index = torch.cat(found) if found else torch.empty(0, dtype=torch.long)
@@ -128,7 +128,7 @@ def nearest_of_class(
         DataError: rows do not fit the schema.
         UsageError: labels do not fit the rows or the classes, or no private rows.
     """
-    made, known = as_cells(samples, schema), _some(private, schema, "private rows")
+    made, known = as_cells(samples, schema), some_cells(private, schema, "private rows")
     classes = checked_labels(labels, len(made.codes), schema.n_classes)
     known_classes = checked_labels(private_labels, len(known.codes), schema.n_classes)
     ranges = column_ranges(known, schema)
@@ -225,10 +225,3 @@ class GowerSpace:
             return torch.cat([ones, signs, places], 1)
         # sum (1 - s s') / 2 over signs, plus sum (1 - e e') over the others.
         return torch.cat([ones * (signs.shape[1] / 2 + len(onehot)), -signs / 2, -places], 1)
-
-
-def _some(rows: Rows, schema: TableSchema, name: str) -> Cells:
-    cells = as_cells(rows, schema)
-    if not len(cells.codes):
-        raise UsageError(f"{name}: at least one is needed, got none")
-    return cells

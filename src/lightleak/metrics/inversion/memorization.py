@@ -18,19 +18,18 @@ conclusion. It does not cover rows that hang together (two visits of one patient
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from lightleak.core.errors import UsageError
 from lightleak.core.seeds import generator
 from lightleak.core.summary import wilson
 from lightleak.data.schema import TableSchema
 from lightleak.metrics.cells import Cells, Rows
 from lightleak.metrics.inversion.gower import SAME_DISTANCE, GowerSpace
-from lightleak.metrics.inversion.table import as_cells, checked_labels, take
+from lightleak.metrics.inversion.table import as_cells, checked_labels, some_cells, take
 
 
 @dataclass(frozen=True)
@@ -62,16 +61,10 @@ class Nearness:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form, ``None`` for NaN; the share is named ``share_nearer_to_train``."""
-        values = {
-            "train_mean": self.train_mean,
-            "heldout_mean": self.heldout_mean,
-            "share_nearer_to_train": self.share,
-            "low": self.low,
-            "high": self.high,
-            "effective_n": self.effective_n,
-            "distinct_rows": self.distinct_rows,
+        return {
+            "share_nearer_to_train" if name == "share" else name: None if value != value else value
+            for name, value in asdict(self).items()
         }
-        return {name: None if value != value else value for name, value in values.items()} | {"n": self.n}
 
 
 @dataclass(frozen=True)
@@ -117,15 +110,13 @@ def memorization(
         DataError: rows do not fit the schema.
         UsageError: labels do not fit the rows or the classes, or no training or no held-out rows.
     """
-    tables = [as_cells(rows, schema) for rows in (samples, train, held_out)]
-    for name, cells in (("training", tables[1]), ("held-out", tables[2])):
-        if not len(cells.codes):
-            raise UsageError(f"{name} rows: at least one is needed, got none")
+    known_rows = (some_cells(train, schema, "training rows"), some_cells(held_out, schema, "held-out rows"))
+    tables = [as_cells(samples, schema), *known_rows]
     classes = [
         checked_labels(of_rows, len(cells.codes), schema.n_classes)
         for of_rows, cells in zip((labels, train_labels, held_out_labels), tables, strict=True)
     ]
-    space = GowerSpace.of(Cells(*(torch.cat(parts) for parts in zip(*tables[1:], strict=True))), schema)
+    space = GowerSpace.of(Cells(*(torch.cat(parts) for parts in zip(*known_rows, strict=True))), schema)
     found = []
     for label in range(schema.n_classes):
         made, *known = ((of_rows == label).nonzero()[:, 0] for of_rows in classes)

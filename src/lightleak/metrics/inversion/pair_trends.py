@@ -15,7 +15,7 @@ from torch import Tensor
 from lightleak.core.errors import UsageError
 from lightleak.data.schema import TableSchema
 from lightleak.metrics.cells import Cells, Rows
-from lightleak.metrics.inversion.table import as_cells
+from lightleak.metrics.inversion.table import two_tables
 
 Bins = Literal["real", "own"]
 
@@ -61,10 +61,7 @@ def pair_trends(
     """
     if bins not in get_args(Bins):
         raise UsageError(f"bins must be one of {', '.join(get_args(Bins))}, got {bins!r}")
-    tables = [as_cells(rows, schema) for rows in (real, synthetic)]
-    for name, cells in zip(("real", "synthetic"), tables, strict=True):
-        if not len(cells.codes):
-            raise UsageError(f"the {name} table needs at least one row")
+    tables = two_tables(real, synthetic, schema)
     is_number = np.array([column.is_numerical for column in schema.columns])
     matrix = _contingency_similarity(tables, schema, is_number, bins, device)
     matrix[np.ix_(is_number, is_number)] = _correlation_similarity(tables)

@@ -29,7 +29,7 @@ from lightleak.metrics.inversion.exact_matches import ExactMatches, exact_match_
 from lightleak.metrics.inversion.gower import ClosestPairs, nearest_of_class
 from lightleak.metrics.inversion.memorization import Memorization, memorization
 from lightleak.metrics.inversion.pair_trends import PairTrends, pair_trends
-from lightleak.metrics.inversion.table import as_cells, class_labels, take
+from lightleak.metrics.inversion.table import as_cells, class_labels, some_cells, take
 
 MEASURES = (
     "attack_accuracy",
@@ -68,11 +68,8 @@ class PrivateRows:
             DataError: rows or labels do not fit the schema.
             UsageError: a table without rows.
         """
-        for name, rows in (("training", train), ("held-out", held_out)):
-            if not len(rows):
-                raise UsageError(f"{name} rows: at least one is needed, got none")
-        tables = [(as_cells(rows, schema), class_labels(rows, schema)) for rows in (train, held_out)]
-        return cls(schema, *tables[0], *tables[1])
+        known = some_cells(train, schema, "training rows"), class_labels(train, schema)
+        return cls(schema, *known, some_cells(held_out, schema, "held-out rows"), class_labels(held_out, schema))
 
 
 @dataclass(frozen=True)

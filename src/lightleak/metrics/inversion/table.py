@@ -37,6 +37,33 @@ def as_cells(rows: Rows, schema: TableSchema) -> Cells:
     return Cells(*table_cells(schema, schema.validate(rows, require_label=False)))
 
 
+def some_cells(rows: Rows, schema: TableSchema, name: str) -> Cells:
+    """`as_cells` of at least one row.
+
+    Raises:
+        DataError: the rows do not fit the schema.
+        UsageError: there is none; ``name`` says what they are.
+    """
+    cells = as_cells(rows, schema)
+    if not len(cells.codes):
+        raise UsageError(f"{name}: at least one is needed, got none")
+    return cells
+
+
+def two_tables(real: Rows, synthetic: Rows, schema: TableSchema) -> list[Cells]:
+    """`as_cells` of both tables.
+
+    Raises:
+        DataError: rows do not fit the schema.
+        UsageError: a table without rows.
+    """
+    tables = [as_cells(rows, schema) for rows in (real, synthetic)]
+    for name, cells in zip(("real", "synthetic"), tables, strict=True):
+        if not len(cells.codes):
+            raise UsageError(f"the {name} table needs at least one row")
+    return tables
+
+
 def class_labels(rows: pd.DataFrame, schema: TableSchema) -> Tensor:
     """Class indices ``[n]`` of rows that carry the schema's label column.
 

@@ -18,8 +18,7 @@ from lightleak.targets.split.loss import EpochLoss, loss_sum
 from lightleak.targets.split.network import SplitNetwork, SplitSpec
 from lightleak.targets.split.optimizer import build_optimizer
 from lightleak.targets.split.ranks import mean_gradients, summed, summed_gradients
-from lightleak.targets.split.step import Step, StepByParty, StepLabels
-from lightleak.targets.split.step_at_once import StepAtOnce
+from lightleak.targets.split.step import Step, StepLabels
 from lightleak.targets.split.support import check_loaders, check_trainer
 
 Batch = tuple[Tensor, Tensor, Tensor]
@@ -53,7 +52,6 @@ class SplitClassifier(lightning.LightningModule):
         decay: float = 0.97,
         decay_top: bool = False,
         seed: int | None = None,
-        party_by_party: bool = False,
     ) -> None:
         """Build the network.
 
@@ -63,8 +61,6 @@ class SplitClassifier(lightning.LightningModule):
             decay: factor on the bottom networks' learning rate after every epoch, above 0 and at most 1.
             decay_top: decay the top network's as well; ProVFL's code forgets it.
             seed: initial weights depend on nothing else; None draws them from torch's global generator.
-            party_by_party: compute each step as Algorithm 2 writes it, one party after the other by autograd; the same
-                weights up to rounding, two to three times slower.
 
         Raises:
             UsageError: a value outside its domain.
@@ -77,17 +73,9 @@ class SplitClassifier(lightning.LightningModule):
         known = spec if isinstance(spec, SplitSpec) else SplitSpec.from_dict(spec)
         # Plain containers only: the checkpoint must load with weights_only.
         self.save_hyperparameters(
-            {
-                "spec": known.to_dict(),
-                "optimizer": asdict(config),
-                "decay": decay,
-                "decay_top": decay_top,
-                "seed": seed,
-                "party_by_party": party_by_party,
-            }
+            {"spec": known.to_dict(), "optimizer": asdict(config), "decay": decay, "decay_top": decay_top, "seed": seed}
         )
         self.optimizer_config, self.decay, self.decay_top = config, decay, decay_top
-        self.party_by_party = party_by_party
         self.network = SplitNetwork(known, seed)
         self.transform = Transform()
         self.relabel: Relabel | None = None
@@ -174,7 +162,7 @@ class SplitClassifier(lightning.LightningModule):
     def on_train_start(self) -> None:
         """Look the parameters up, on their device, as the optimizer has done."""
         self._check_loaders(self.trainer.train_dataloader)
-        self._step = StepByParty(self.network) if self.party_by_party else StepAtOnce(self.network)
+        self._step = Step(self.network)
         self.on_train_epoch_start()  # a resumed run may enter an epoch without this hook
 
     def on_train_epoch_start(self) -> None:

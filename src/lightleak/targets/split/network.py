@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from lightleak.core.errors import UsageError
+from lightleak.core.seeds import fresh_generator
 from lightleak.targets import options
 from lightleak.targets.mlp import FullyConnected
 
@@ -72,9 +73,7 @@ class SplitNetwork(nn.Module):
         super().__init__()
         self.spec = spec
         n_logits = 1 if spec.n_classes == 2 else spec.n_classes
-        with torch.random.fork_rng(devices=[], enabled=seed is not None):
-            if seed is not None:
-                torch.default_generator.manual_seed(seed)
+        with fresh_generator(seed):
             self.bottoms = nn.ModuleList(
                 FullyConnected(width, spec.bottom_hidden, spec.output_width) for width in spec.widths
             )

@@ -1,13 +1,20 @@
-"""What a step of split training computes, and the reference that computes it party by party."""
+"""A step of split training for all parties in one go, its derivatives written out.
 
+Autograd's bookkeeping costs more than the arithmetic of these small ReLU networks. The tests
+compare it with a reference that differentiates party by party, as Algorithm 2 of ProVFL writes it.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, cast
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
+from lightleak.targets.mlp import FullyConnected
 from lightleak.targets.split.exchange import Transform
-from lightleak.targets.split.loss import loss_sum
+from lightleak.targets.split.loss import loss_gradient
 from lightleak.targets.split.network import SplitNetwork
 
 
@@ -35,62 +42,106 @@ class StepResult(NamedTuple):
     logits: Tensor
 
 
-class Step(Protocol):
-    """A way to compute one step: leaves the gradient of every parameter in ``.grad``, updates nothing."""
+class Layer(NamedTuple):
+    """Parameters of a linear layer."""
 
-    def __call__(self, inputs: Tensor, labels: StepLabels, transform: Transform) -> StepResult:
-        """Set every parameter's ``.grad`` for the batch ``inputs`` ``[batch, d]``."""
+    weight: Tensor
+    bias: Tensor
 
 
-class StepByParty:
-    """Computes a step as Algorithm 2 writes it: every party differentiates its own network on its own, by autograd.
+def layers_of(network: FullyConnected) -> tuple[Layer, ...]:
+    """Linear layers of a network in order, looked up once: module attributes are slow to read."""
+    linears = cast(Iterable[nn.Linear], network.linears)
+    return tuple(Layer(linear.weight, linear.bias) for linear in linears)
+
+
+class Step:
+    """Computes a step of all parties in one go, without autograd; sets every gradient and updates nothing.
 
     Args:
-        network: the split network.
+        network: the split network; its parameters are looked up here, as an optimizer does.
     """
 
     def __init__(self, network: SplitNetwork) -> None:
-        self.network = network
-        self.parties = [Party(network, party) for party in range(network.spec.n_parties)]
+        self.widths = network.spec.widths
+        self.output_width = network.spec.output_width
+        self.one_logit = network.spec.n_classes == 2
+        self.bottoms = [layers_of(cast(FullyConnected, bottom)) for bottom in network.bottoms]
+        self.top = layers_of(network.top)
 
-    @torch.enable_grad()
+    @torch.no_grad()
     def __call__(self, inputs: Tensor, labels: StepLabels, transform: Transform) -> StepResult:
-        """See `Step`."""
-        held = self.network.party_inputs(inputs)
-        outputs = [party.send(own).requires_grad_() for party, own in zip(self.parties, held, strict=True)]  # l. 4, 5
-        computed = torch.stack(outputs)
-        transformed = transform.outputs(computed, training=True)
-        sent = transformed.detach()
-        received = sent.clone().requires_grad_()  # line 6: the active party's copy
-        logits = self.network.logits(received)
-        loss = loss_sum(logits, labels.trained) / labels.n_rows  # line 7
-        top = list(self.network.top.parameters())
-        gradients, *top_gradients = torch.autograd.grad(loss, [received, *top], retain_graph=True)  # line 8
-        returned = torch.autograd.grad(transformed, outputs, transform.gradients(gradients, sent))
-        for party, gradient in zip(self.parties, returned, strict=True):
-            party.receive(gradient)  # line 9
-        for parameter, gradient in zip(top, top_gradients, strict=True):
-            parameter.grad = gradient  # line 10
+        """Set every parameter's ``.grad`` for the batch ``inputs`` ``[batch, d]``."""
+        held = inputs.split_with_sizes(self.widths, 1)
+        hidden = bottom_activations(self.bottoms, held)
+        outputs = sent = hidden[-1]
+        # Autograd serves a defense that changes outputs, whose derivative only the defense knows.
+        differentiate = type(transform).outputs is not Transform.outputs
+        if differentiate:
+            with torch.enable_grad():
+                outputs = outputs.detach().requires_grad_()
+                transformed = transform.outputs(outputs, training=True)
+            sent = transformed.detach()
+        received = torch.cat(sent.unbind(0), 1)
+        activations, logits = self._top_forward(received)
+        gradients = self._top_backward(received, activations, logits, labels.trained, labels.n_rows, keep=True)
+        returned = transform.gradients(gradients, sent)
         if labels.queried is not None:
-            queried = loss_sum(logits, labels.queried) / labels.n_rows
-            (gradients,) = torch.autograd.grad(queried, received)
-        return StepResult(sent, computed.detach(), gradients, logits.detach())  # line 11
+            gradients = self._top_backward(received, activations, logits, labels.queried, labels.n_rows, keep=False)
+        if differentiate:
+            (returned,) = torch.autograd.grad(transformed, outputs, returned)
+        bottom_gradients(self.bottoms, held, hidden, returned)
+        return StepResult(sent, hidden[-1], gradients, logits)
+
+    def _top_forward(self, received: Tensor) -> tuple[list[Tensor], Tensor]:
+        """Hidden activations of the top network and its logits."""
+        activations, x = [], received
+        for weight, bias in self.top[:-1]:
+            x = F.linear(x, weight, bias).relu_()
+            activations.append(x)
+        logits = F.linear(x, *self.top[-1])
+        return activations, logits.squeeze(1) if self.one_logit else logits
+
+    def _top_backward(
+        self, received: Tensor, hidden: list[Tensor], logits: Tensor, labels: Tensor, n_rows: int, keep: bool
+    ) -> Tensor:
+        """Gradient with respect to what the parties sent ``[parties, batch, width]``; ``keep`` sets ``.grad`` too."""
+        gradient = loss_gradient(logits, labels, n_rows)
+        gradient = gradient.unsqueeze(1) if self.one_logit else gradient
+        for index in range(len(self.top) - 1, -1, -1):
+            weight, bias = self.top[index]
+            if keep:
+                weight.grad = gradient.t() @ (hidden[index - 1] if index else received)
+                bias.grad = gradient.sum(0)
+            gradient = gradient @ weight
+            if index:
+                gradient = torch.ops.aten.threshold_backward(gradient, hidden[index - 1], 0)
+        return gradient.view(len(gradient), len(self.widths), self.output_width).transpose(0, 1)
 
 
-class Party:
-    """One party of `StepByParty`: it knows its network, its columns, its output and the gradient that comes back."""
+def bottom_activations(bottoms: Sequence[Sequence[Layer]], held: Sequence[Tensor]) -> list[Tensor]:
+    """Activations of every layer of all bottom networks, ``[parties, batch, width]`` each; the last are the outputs."""
+    first = [F.linear(x, *layers[0]) for layers, x in zip(bottoms, held, strict=True)]
+    hidden = [torch.stack(first).relu_()]
+    for layers in zip(*(bottom[1:] for bottom in bottoms), strict=True):
+        weight, bias = (torch.stack(parts) for parts in zip(*layers, strict=True))
+        hidden.append(torch.baddbmm(bias.unsqueeze(1), hidden[-1], weight.mT).relu_())
+    return hidden
 
-    def __init__(self, network: SplitNetwork, party: int) -> None:
-        self._network, self._party = network, party
-        self._output: Tensor
 
-    def send(self, inputs: Tensor) -> Tensor:
-        """Output ``[batch, width]`` for its own columns ``[batch, d_k]``, cut off from its graph."""
-        self._output = self._network.party_output(self._party, inputs)
-        return self._output.detach()
-
-    def receive(self, gradient: Tensor) -> None:
-        """Set ``.grad`` of its own parameters from the gradient ``[batch, width]`` of its output."""
-        parameters = list(self._network.bottoms[self._party].parameters())
-        for parameter, value in zip(parameters, torch.autograd.grad(self._output, parameters, gradient), strict=True):
-            parameter.grad = value
+def bottom_gradients(
+    bottoms: Sequence[Sequence[Layer]], held: Sequence[Tensor], hidden: Sequence[Tensor], gradient: Tensor
+) -> None:
+    """Set ``.grad`` of all bottom networks from the gradient of their outputs ``[parties, batch, width]``."""
+    for index in range(len(hidden) - 1, -1, -1):
+        layers = [bottom[index] for bottom in bottoms]
+        gradient = torch.ops.aten.threshold_backward(gradient, hidden[index], 0)
+        for layer, bias in zip(layers, gradient.sum(1).unbind(0), strict=True):
+            layer.bias.grad = bias
+        if index:
+            weights = torch.bmm(gradient.mT, hidden[index - 1]).unbind(0)
+            gradient = torch.bmm(gradient, torch.stack([layer.weight for layer in layers]))
+        else:
+            weights = tuple(g.t() @ x for g, x in zip(gradient.unbind(0), held, strict=True))
+        for layer, weight in zip(layers, weights, strict=True):
+            layer.weight.grad = weight

@@ -94,11 +94,22 @@ def pure(equations: RowEquations, vectors: Tensor) -> Tensor:
         vectors: duals of length 1 ``[n, coordinates]``.
     """
     zeros = nothing(equations, vectors).sum(1)
+    return independent(vectors, zeros.argsort(descending=True, stable=True), INDEPENDENT)[: equations.rank]
+
+
+def independent(vectors: Tensor, order: Tensor, least: float) -> Tensor:
+    """Indices of linearly independent vectors, taken in an order.
+
+    Args:
+        vectors: ``[n, d]``.
+        order: indices, those to take first in front.
+        least: part of its length that a vector must have outside the span of those taken.
+    """
     taken: list[int] = []
     span = vectors.new_empty(0, vectors.shape[1])
-    for i in zeros.argsort(descending=True, stable=True).tolist():
+    for i in order.tolist():
         rest = vectors[i] - span.T @ (span @ vectors[i])
-        if float(rest.norm()) > INDEPENDENT and len(taken) < equations.rank:
+        if float(rest.norm()) > least * float(vectors[i].norm()):
             taken.append(i)
             span = torch.cat([span, (rest / rest.norm()).unsqueeze(0)])
     return torch.tensor(taken, dtype=torch.long, device=vectors.device)

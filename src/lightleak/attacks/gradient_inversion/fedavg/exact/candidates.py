@@ -43,19 +43,12 @@ class Candidates:
 
     def of(self, index: Tensor) -> "Candidates":
         """Some of them."""
-        return Candidates(
-            self.codes[index], self.numbers[index], self.at_bound[index], self.vectors[index], self.misfit[index]
-        )
+        return Candidates(*(part[index] for part in vars(self).values()))
 
     def joined(self, other: "Candidates") -> "Candidates":
         """These and others."""
-        return Candidates(
-            torch.cat([self.codes, other.codes]),
-            torch.cat([self.numbers, other.numbers]),
-            torch.cat([self.at_bound, other.at_bound]),
-            torch.cat([self.vectors, other.vectors]),
-            torch.cat([self.misfit, other.misfit]),
-        )
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Candidates(*(torch.cat(pair) for pair in pairs))
 
 
 def assumptions(space: RowDomain) -> Iterator[tuple[int, ...]]:

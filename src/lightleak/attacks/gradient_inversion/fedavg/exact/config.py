@@ -1,12 +1,13 @@
 """Settings of the exact inversion of weight updates."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import ClassVar
 
 from lightleak.attacks.gradient_inversion.exact.config import ExactSettings
 from lightleak.attacks.gradient_inversion.exact.enumerate.enumeration import EnumerationLimits
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
+from lightleak.core.bounds import bounded
 
 
 @dataclass(frozen=True)
@@ -27,17 +28,16 @@ class ExactFedAvgConfig(ExactSettings):
 
     owner: ClassVar[str] = "exact_fedavg"
 
-    half_sums: int = 200_000
-    pairs: int = 40_000_000
-    hits: int = 400_000
-    restarts: int = 3
-    steps: int = 2000
-    limits: EnumerationLimits = field(init=False, repr=False, compare=False)
+    half_sums: int = bounded(200_000, ge=1)
+    pairs: int = bounded(40_000_000, ge=1)
+    hits: int = bounded(400_000, ge=1)
+    restarts: int = bounded(3, ge=1)
+    steps: int = bounded(2000, ge=1)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.at_least(1, "half_sums", "pairs", "hits", "restarts", "steps")
-        object.__setattr__(self, "limits", EnumerationLimits(self.half_sums, self.pairs, self.hits))
+    @property
+    def limits(self) -> EnumerationLimits:
+        """Limits of the enumeration."""
+        return EnumerationLimits(self.half_sums, self.pairs, self.hits)
 
     def joint(self) -> JointConfig:
         """The settings of a search under an error, see ``steps``."""

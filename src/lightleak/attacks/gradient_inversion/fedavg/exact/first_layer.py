@@ -27,6 +27,7 @@ from lightleak.attacks.gradient_inversion.exact.repair.missing import guess_rows
 from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows
 from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import FLOAT32
 from lightleak.attacks.gradient_inversion.exact.spaces.residual import Residual
+from lightleak.attacks.gradient_inversion.fedavg.exact.agreement import independent
 from lightleak.attacks.gradient_inversion.fedavg.exact.explain import gather
 from lightleak.attacks.gradient_inversion.fedavg.exact.inversion import decomposed, sharpened
 from lightleak.attacks.gradient_inversion.fedavg.exact.observed import CAUTION, WeightUpdate, beyond_rank
@@ -44,7 +45,7 @@ from lightleak.attacks.gradient_inversion.tables.uncertainty import cell_uncerta
 from lightleak.core.certificate import NUMBERS_WITHIN, Feasibility
 from lightleak.core.errors import UnsupportedError
 from lightleak.core.observations import ClientUpdate
-from lightleak.core.seeds import generator
+from lightleak.core.seeds import fresh_generator, generator
 from lightleak.data.encoder import TableEncoder
 from lightleak.targets.functional import drops_units, without_dropout
 from lightleak.targets.spec import NetworkSpec, build_network
@@ -125,8 +126,7 @@ def require_dropout_behind(network: nn.Module, first: str, width: int) -> None:
         UnsupportedError: it does: the layer's gradient is then that of rows with dropped cells.
     """
     rows = torch.randn(PROBES, width, generator=generator(0, "probes"), dtype=next(network.parameters()).dtype)
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(0)
+    with fresh_generator(0):
         dropped = _input_of(copy.deepcopy(network).train(), first, rows)
     if not same(_input_of(without_dropout(copy.deepcopy(network).train()), first, rows).double(), dropped.double()):
         raise UnsupportedError(
@@ -261,7 +261,8 @@ class FirstLayer:
         error = STANDARD_ERRORS * deviation.unsqueeze(1) * torch.linalg.pinv(self.equations.of_numbers).norm(dim=1)
         allowed = NUMBERS_WITHIN * self.space.encoder.deviation[list(self.space.free)] / self.space.unit
         proof = Proof(cells, cells & (error < allowed).all(1))
-        chosen = _independent(coordinates, (~needed).double() + found.distance[near])[: self.n_rows]
+        cost = (~needed).double() + found.distance[near]
+        chosen = independent(coordinates, cost.argsort(stable=True), INDEPENDENT)[: self.n_rows]
         return Rows(codes[chosen], numbers[chosen], proof.of(chosen))
 
     def _needed(self, coordinates: Tensor) -> Tensor:
@@ -281,18 +282,6 @@ class FirstLayer:
         x = self.space.encode(self.space.cells(codes, numbers))
         v = with_one(x @ network.first_input.weight.T + network.first_input.bias)
         return self.noise * (v @ equations.span.T / equations.singular).norm(dim=1)
-
-
-def _independent(rows: Tensor, cost: Tensor) -> Tensor:
-    """Indices of linearly independent rows, those of least cost first."""
-    taken: list[int] = []
-    span = rows.new_empty(0, rows.shape[1])
-    for i in cost.argsort(stable=True).tolist():
-        rest = rows[i] - span.T @ (span @ rows[i])
-        if float(rest.norm()) > INDEPENDENT * float(rows[i].norm()):
-            taken.append(i)
-            span = torch.cat([span, (rest / rest.norm()).unsqueeze(0)])
-    return torch.tensor(taken, dtype=torch.long, device=rows.device)
 
 
 def certified_rows(first: FirstLayer, found: Rows, draws: torch.Generator, why: str, kind: RowKind) -> CertifiedRows:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, observed_gradient
+from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, layer_names, observed_gradient
 from lightleak.core.errors import ObservationError, UnsupportedError
 from lightleak.core.observations import ClientUpdate, ProtocolFacts
 
@@ -59,18 +59,12 @@ class WeightUpdate:
             tuple(b + d[:, -1] for b, d in zip(start.biases, delta, strict=True)),
         )
         known, rate = local_steps(update.facts), update.facts.learning_rate
-        steps, scale = known or 1, (rate or 1.0) * (known or 1)
-        gradient = tuple(-d / scale for d in delta)
+        gradient = tuple(-d / ((rate or 1.0) * (known or 1)) for d in delta)
+        noise = first_layer_noise(update, layer_names(update)[0], gradient[0])
         is_defended = update.state != "raw"
-        if known is None or is_defended:  # a defense changes the rounding of weights with the update
-            noise = beyond_rank(gradient[0], update.facts.n_rows)
-        else:
-            clients = update.facts.n_clients or 1
-            noise = rounding_of(start.weights[0], start.biases[0], update) * (steps / clients) ** 0.5 / scale
-        noise = max(noise, encoding_of(gradient[0]))
         last = 1.0 if known is None else (known - 1) / known
         fit_scale = known is None or rate is None or update.facts.momentum > 0 or is_defended
-        return cls(start, end, gradient, steps, last, CAUTION * noise, fit_scale, is_defended)
+        return cls(start, end, gradient, known or 1, last, noise, fit_scale, is_defended)
 
     def rescaled(self, factor: float) -> "WeightUpdate":
         """The update as it was before a defense divided it by a factor, which divided its noise as well."""
@@ -115,7 +109,7 @@ def first_layer_noise(update: ClientUpdate, layer: str, gradient: Tensor) -> flo
         gradient: `as_gradient` of the layer ``[out, in + 1]``.
     """
     facts, steps = update.facts, local_steps(update.facts)
-    if steps is None or update.state != "raw":
+    if steps is None or update.state != "raw":  # a defense changes the rounding of weights with the update
         return CAUTION * max(beyond_rank(gradient, facts.n_rows), encoding_of(gradient))
     once = rounding_of(update.parameters[f"{layer}.weight"], update.parameters[f"{layer}.bias"], update)
     noise = once * (steps / (facts.n_clients or 1)) ** 0.5 / ((facts.learning_rate or 1.0) * steps)

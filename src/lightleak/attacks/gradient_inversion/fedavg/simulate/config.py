@@ -6,6 +6,7 @@ from typing import Literal
 from lightleak.attacks.gradient_inversion.config import EngineConfig
 from lightleak.attacks.gradient_inversion.fedavg.simulate.epoch_prior import PriorDistance, PriorStatistic
 from lightleak.attacks.gradient_inversion.fedavg.simulate.schedule import Simulation
+from lightleak.core.bounds import bounded
 from lightleak.core.errors import UsageError
 
 LabelOrder = Literal["counts", "batches"]
@@ -42,18 +43,16 @@ class FedAvgConfig(EngineConfig):
     simulation: Simulation = "full"
     labels: FedAvgLabels = "true"
     label_order: LabelOrder = "counts"
-    epoch_prior: float = 0.0
+    epoch_prior: float = bounded(0.0, ge=0)
     prior_distance: PriorDistance = "l2"
     prior_statistic: PriorStatistic = "mean"
-    assumed_epochs: int | None = None
+    assumed_epochs: int | None = bounded(None, ge=1)
     published_objective: bool = False
-    matching_weight: float = 1.0
-    total_variation: float = 0.0
-    clip: float = 0.0
+    matching_weight: float = bounded(1.0, ge=0)
+    total_variation: float = bounded(0.0, ge=0)
+    clip: float = bounded(0.0, ge=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.at_least(0, "epoch_prior", "matching_weight", "total_variation", "clip")
-        self.at_least(1, "assumed_epochs")
         if self.label_order == "batches" and self.labels != "true":
             raise UsageError(f"label_order 'batches' needs labels 'true', got {self.labels!r}")
