@@ -100,26 +100,6 @@ class AttackSettings:
             if name in known
         }
 
-    def at_least(self, least: float, *names: str) -> None:
-        """Raise `UsageError` for one of these settings that is below ``least``; None passes."""
-        for name in names:
-            value = getattr(self, name)
-            if value is not None and not value >= least:
-                raise UsageError(f"{name} must be at least {least}, got {value}")
-
-    def above_zero(self, *names: str) -> None:
-        """Raise `UsageError` for one of these settings that is not above 0; None passes."""
-        for name in names:
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise UsageError(f"{name} must be above 0, got {value}")
-
-    def below_one(self, *names: str) -> None:
-        """Raise `UsageError` for one of these settings that is not at least 0 and below 1."""
-        for name in names:
-            if not 0 <= (value := getattr(self, name)) < 1:
-                raise UsageError(f"{name} must be at least 0 and below 1, got {value}")
-
     def widths(self, *names: str) -> None:
         """Raise `UsageError` for one of these settings that does not hold at least one width of at least 1."""
         for name in names:

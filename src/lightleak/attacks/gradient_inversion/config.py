@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from lightleak.attacks.settings import AttackSettings
+from lightleak.core.bounds import bounded
 from lightleak.core.errors import UsageError
 from lightleak.data.relaxation import CategoricalRelaxation, NumericalRelaxation
 
@@ -72,23 +73,23 @@ class EngineConfig(AttackSettings):
 
     owner: ClassVar[str] = "a gradient-inversion attack"
 
-    restarts: int = 30
-    steps: int = 1500
-    learning_rate: float = 0.06
-    learning_rate_decay: float = 1.0
-    decay_every: int = 10
+    restarts: int = bounded(30, ge=1)
+    steps: int = bounded(1500, ge=1)
+    learning_rate: float = bounded(0.06, gt=0)
+    learning_rate_decay: float = bounded(1.0, gt=0, le=1)
+    decay_every: int = bounded(10, ge=1)
     schedule: RateSchedule = "step"
-    numerical_learning_rate: float | None = None
+    numerical_learning_rate: float | None = bounded(None, gt=0)
     sign: bool = True
     initialization: Initialization = "unit"
     objective: ObjectiveName = "cosine"
-    whitening: float | None = None
+    whitening: float | None = bounded(None, gt=0)
     mask_derivative: MaskDerivative = "zero"
-    mask_width: float = 0.2
-    mask_width_end: float = 0.02
-    prior_weight: float = 0.0
+    mask_width: float = bounded(0.2, gt=0)
+    mask_width_end: float = bounded(0.02, gt=0)
+    prior_weight: float = bounded(0.0, ge=0)
     categorical: CategoricalRelaxation = "softmax"
-    temperature_end: float = 1.0
+    temperature_end: float = bounded(1.0, gt=0)
     mask_absent: bool = False
     tie_numbers: bool = False
     numerical: NumericalRelaxation = "sigmoid"
@@ -96,22 +97,11 @@ class EngineConfig(AttackSettings):
     entropy: EntropyMethod = "frequency"
     stop_below: float | None = None
     precision: Precision = "float32"
-    memory_mb: int | None = None
+    memory_mb: int | None = bounded(None, ge=1)
     keep_ensemble: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.at_least(1, "restarts", "steps", "memory_mb", "decay_every")
-        self.above_zero(
-            "learning_rate", "numerical_learning_rate", "mask_width", "mask_width_end", "whitening", "temperature_end"
-        )
-        if not 0 < self.learning_rate_decay <= 1:
-            raise UsageError(f"learning_rate_decay must be above 0 and at most 1, got {self.learning_rate_decay}")
-        self.at_least(0, "prior_weight")
-        self._check_together()
-
-    def _check_together(self) -> None:
-        """Refuse settings that contradict each other."""
         if self.schedule == "cosine" and self.learning_rate_decay != 1:
             raise UsageError(f"schedule 'cosine' needs learning_rate_decay 1, got {self.learning_rate_decay}")
         soft = {
@@ -169,9 +159,5 @@ class InversionConfig(EngineConfig):
     """
 
     labels: LabelMethod = "true"
-    l2_prior: float = 0.0
-    batch_norm_prior: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.at_least(0, "l2_prior", "batch_norm_prior")
+    l2_prior: float = bounded(0.0, ge=0)
+    batch_norm_prior: float = bounded(0.0, ge=0)

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from lightleak.attacks.gradient_inversion.tables.row_prior import PriorSource
 from lightleak.attacks.settings import AttackSettings
+from lightleak.core.bounds import bounded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,14 +41,9 @@ class ExactConfig(ExactSettings):
 
     owner: ClassVar[str] = "exact"
 
-    chains: int = 192
-    most_chains: int = 2048
-    sweeps: int = 15
-    patience: int = 12
-    enumerate_below: int = 40
+    chains: int = bounded(192, ge=1)
+    most_chains: int = bounded(2048, ge=1)
+    sweeps: int = bounded(15, ge=1)
+    patience: int = bounded(12, ge=1)
+    enumerate_below: int = bounded(40, ge=0)
     batch_statistics: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.at_least(1, "chains", "most_chains", "sweeps", "patience")
-        self.at_least(0, "enumerate_below")

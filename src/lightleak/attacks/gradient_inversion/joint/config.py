@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lightleak.attacks.gradient_inversion.exact.config import ExactSettings
+from lightleak.core.bounds import bounded
 
 
 @dataclass(frozen=True)
@@ -30,21 +31,15 @@ class JointConfig(ExactSettings):
 
     owner: ClassVar[str] = "exact_joint"
 
-    restarts: int = 1
-    steps: int = 5000
-    sweeps: int = 9
-    rounds: int = 6
-    round_steps: int = 1500
-    reopenings: int = 3
-    noised_restarts: int = 3
-    noised_steps: int = 1200
-    noised_rounds: int = 3
-    noised_round_steps: int = 500
-    ridge: float = 1e-2
-    noise: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.at_least(1, "restarts", "steps", "round_steps", "noised_restarts", "noised_steps", "noised_round_steps")
-        self.at_least(0, "sweeps", "rounds", "reopenings", "noised_rounds", "noise")
-        self.above_zero("ridge")
+    restarts: int = bounded(1, ge=1)
+    steps: int = bounded(5000, ge=1)
+    sweeps: int = bounded(9, ge=0)
+    rounds: int = bounded(6, ge=0)
+    round_steps: int = bounded(1500, ge=1)
+    reopenings: int = bounded(3, ge=0)
+    noised_restarts: int = bounded(3, ge=1)
+    noised_steps: int = bounded(1200, ge=1)
+    noised_rounds: int = bounded(3, ge=0)
+    noised_round_steps: int = bounded(500, ge=1)
+    ridge: float = bounded(1e-2, gt=0)
+    noise: float | None = bounded(None, ge=0)
