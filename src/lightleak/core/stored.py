@@ -42,6 +42,16 @@ def write_whole(path: Path, content: str | bytes | memoryview) -> None:
         raise
 
 
+def write_json(path: Path, content: Any, indent: int | None = None) -> None:
+    """Write a JSON file as `write_whole` does."""
+    write_whole(path, json.dumps(content, indent=indent))
+
+
+def read_json(path: Path) -> Any:
+    """Return the content of a JSON file that this package has written."""
+    return json.loads(path.read_text())
+
+
 def set_aside(path: Path, why: str) -> None:
     """Rename a damaged file or folder, so that it is made again and can still be looked at; log a warning.
 

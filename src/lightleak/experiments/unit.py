@@ -1,7 +1,6 @@
 """The unit of a campaign: one attack on one observation, and what is kept of it."""
 
 import hashlib
-import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +20,7 @@ from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.records import to_json
 from lightleak.core.seeds import derive_seed
+from lightleak.core.stored import write_json
 from lightleak.core.stored import write_whole as write_whole
 from lightleak.data.encoder import TableEncoder
 from lightleak.experiments.observed import Observed as Observed
@@ -266,7 +266,7 @@ def keep_result(
         when = {"epoch": update.facts.epoch, "step": max(update.facts.step, update.facts.epoch)}
         proposed = Proposed.of(reconstruction, truth, encoder, batch, **when, **spent)
         write_whole(people_file(folder, unit.id), proposed.to_bytes())
-    write_whole(unit_file(folder, unit.id), json.dumps(to_json(row)))
+    write_json(unit_file(folder, unit.id), to_json(row))
 
 
 def scored(

@@ -188,19 +188,15 @@ class SplitTrainings(Reproduction):
         groups: dict[Training, list[PaperCell]] = {}
         for cell in self.trained_cells():
             self.meant[cell] = cell
-            try:
+            with self.noting_problems(cell.dataset):
                 whole = replace(cell, **self.table.options.get("every_cell", {}))
                 self.meant[cell] = resolved(whole, self.selection.data_folder)
                 training = training_of(self.meant[cell], self.selection.as_published)
                 groups.setdefault(training, []).append(self.meant[cell])
-            except LightLeakError as error:
-                self.problems.append(f"{cell.dataset}: {error}")
         self.audits: dict[Training, VerticalConfig] = {}
         for training, cells in groups.items():
-            try:
+            with self.noting_problems(training.dataset):
                 self.audits[training] = self.audit(training, cells)
-            except LightLeakError as error:
-                self.problems.append(f"{training.dataset}: {error}")
 
     def trained_cells(self) -> Sequence[PaperCell]:
         """The cells that need an attack or a training."""

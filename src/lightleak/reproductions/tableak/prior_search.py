@@ -4,7 +4,6 @@ The paper prints the best of a grid of weights, chosen on the clients it reports
 attack on a validation client that no cell reports: first all of the search, then what is reported.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -15,9 +14,10 @@ import torch
 
 from lightleak.core.grouping import by_key
 from lightleak.core.seeds import derive_seed
+from lightleak.core.stored import write_json
 from lightleak.experiments.campaign import UpdatePack, finished_rows, update_packs
 from lightleak.experiments.federation_config import ProtocolConfig
-from lightleak.experiments.unit import Unit, write_whole
+from lightleak.experiments.unit import Unit
 from lightleak.reproductions.paper.values import PaperCell, note
 from lightleak.reproductions.reproduction import Row, Rows, Stage
 from lightleak.reproductions.settings import Selection, check_settings
@@ -134,7 +134,7 @@ class PriorSearch(UpdateAttacks):
             | {"chosen": row["setting"] in chosen}
             for row in finished
         ]
-        write_whole(folder / SEARCH_FILE, json.dumps(record, indent=1))
+        write_json(folder / SEARCH_FILE, record, indent=1)
 
     def where(self, cell: PaperCell) -> Row:
         """The rows of the cell's setting with its weight."""

@@ -1,6 +1,5 @@
 """The unit of work of a released-model audit: one attack is fitted, then evaluated several times with every search."""
 
-import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from lightleak.core.errors import ObservationError, placed
 from lightleak.core.records import to_json
 from lightleak.core.released_model import ReleasedModel
 from lightleak.core.seeds import derive_seed
+from lightleak.core.stored import write_json, write_whole
 from lightleak.data.column import Column
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.inversion_task import InversionTask
@@ -28,7 +28,7 @@ from lightleak.experiments.kinds.released.rows import Evaluation, FittedAttack, 
 from lightleak.experiments.observed import named_captures
 from lightleak.experiments.pack import Pack
 from lightleak.experiments.took import Took
-from lightleak.experiments.unit import file_name, unit_file, write_whole
+from lightleak.experiments.unit import file_name, unit_file
 from lightleak.metrics.inversion.sdmetrics_scores import sdmetrics_scores
 from lightleak.targets import NetworkSpec
 from lightleak.targets.spec import is_differentiable
@@ -112,10 +112,10 @@ class AttackPack(Pack):
             for k in self._evaluations:
                 file = unit_file(folder, self._unit(search, k))
                 if search not in fitted.searches:
-                    write_whole(file, json.dumps([]))  # a baseline that searches nothing
+                    write_json(file, [])  # a baseline that searches nothing
                 elif not file.is_file():
                     rows = list(self._evaluate(made, reference, search, k, folder))
-                    write_whole(file, json.dumps(to_json(rows)))
+                    write_json(file, to_json(rows))
                 report(1.0)
         shutil.rmtree(place, ignore_errors=True)
 
@@ -138,7 +138,7 @@ class AttackPack(Pack):
                 quality = sdmetrics_scores(judge.train, generated, judge.encoder.schema)
         one = Evaluation(unit, k, samples, scores, statistics)
         if k == 0:
-            write_whole(folder / "inversion" / f"{unit}.json", json.dumps(to_json(made.entry(one))))
+            write_json(folder / "inversion" / f"{unit}.json", to_json(made.entry(one)))
             if not self.config.redact:
                 write_rows(folder, unit, samples, made.subject.label, self.config.raw_csv)
         public = compared_with_public(reference, fitted, samples, judge, seed)

@@ -1,6 +1,5 @@
 """The unit of work of a vertical audit: one split training, and every attack on what it let its parties see."""
 
-import json
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,7 @@ from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResul
 from lightleak.core.parties import Adversary, Kind
 from lightleak.core.records import to_json
 from lightleak.core.seeds import derive_seed
-from lightleak.core.stored import DAMAGED, set_aside
+from lightleak.core.stored import DAMAGED, set_aside, write_json
 from lightleak.data.property import Property
 from lightleak.data.vertical import VerticalDataModule
 from lightleak.defenses.vertical import VerticalDefense, make_defense
@@ -34,7 +33,7 @@ from lightleak.experiments.kinds.vertical.world import World, draw_auxiliary, pr
 from lightleak.experiments.pack import Pack, Report
 from lightleak.experiments.took import Took
 from lightleak.experiments.training import one_training
-from lightleak.experiments.unit import file_name, unit_file, write_whole
+from lightleak.experiments.unit import file_name, unit_file
 from lightleak.targets.split import SplitClassifier, SplitSpec
 
 
@@ -118,7 +117,7 @@ class Job(Pack):
                 variant = done.augmentation.describe() if label == attack.name else label
                 names = {"label": label, "variant": variant, **took.facts()}
                 row = estimate_row(unit, attack, found, seen, done.truth, defense) | facts | names
-                write_whole(unit_file(folder, unit), json.dumps(to_json(row)))
+                write_json(unit_file(folder, unit), to_json(row))
         shutil.rmtree(spill, ignore_errors=True)
 
     def train(self, device: torch.device, report: Report, spill: Path | None = None) -> "Trained":
@@ -207,7 +206,7 @@ class Job(Pack):
     def _keep_norms(self, folder: Path, seen: IntermediateResults, truth: PropertyTruth, facts: dict[str, Any]) -> None:
         common = {key: facts[key] for key in ("dataset", "defense", "seed")} | {"variant": self.who}
         entries = [entry | common for entry in norm_entries(seen, truth)]
-        write_whole(self._norm_file(folder, seen.facts.epoch), json.dumps(to_json(entries)))
+        write_json(self._norm_file(folder, seen.facts.epoch), to_json(entries))
 
     def _norm_file(self, folder: Path, epoch: int) -> Path:
         return folder / "norms" / f"{self._name}-e{epoch:03d}.json"
