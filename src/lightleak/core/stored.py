@@ -118,6 +118,19 @@ def write_groups(path: Path, groups: Mapping[str, Mapping[str, Tensor]]) -> None
     save_file(tensors, path)
 
 
+def write_parts(
+    folder: Path, facts: Mapping[str, Any], groups: Mapping[str, Mapping[str, Tensor]], tables: Mapping[str, Any]
+) -> None:
+    """Write ``facts.json``, ``tensors.safetensors`` and a Parquet file of each frame, for their owner only."""
+    folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
+    write_groups(folder / "tensors.safetensors", groups)
+    (folder / "facts.json").write_text(json.dumps(facts, indent=1))
+    for name, rows in tables.items():
+        rows.to_parquet(folder / f"{name}.parquet", index=False)
+    for file in folder.iterdir():
+        file.chmod(FILE_MODE)
+
+
 def read_groups(path: Path, names: Collection[str], max_bytes: int = MAX_TENSOR_BYTES) -> dict[str, dict[str, Tensor]]:
     """Named tensors by group, empty groups included.
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.model_inversion.attack import INVERSION_ATTACKS, FittedInversion, InversionAttack, Workplace
+from lightleak.attacks.model_inversion.class_sampler import ClassSampler
 from lightleak.attacks.model_inversion.inversion_loss import cross_entropy
 from lightleak.attacks.model_inversion.pseudo_labels import PseudoLabelConfig, PseudoLabels, pseudo_label
 from lightleak.attacks.model_inversion.released import Target, rebuild
@@ -37,13 +38,11 @@ class FittedPublicRows(FittedInversion):
         """See `FittedInversion.generate`."""
         began = time.perf_counter()
         self.check_request(labels, search)
-        random = generator(seed, "public rows")
-        u = torch.rand(len(labels), generator=random, dtype=torch.float64)
+        random, chosen = generator(seed, "public rows"), self._chosen
         if self._by_class:
-            count = self._chosen.used[labels]
-            start = self._chosen.used.cumsum(0)[labels] - count
-            rows = self._chosen.rows[start + (u * count).long().clamp(max=count - 1)]
+            rows = ClassSampler(chosen.rows, chosen.labels, len(chosen.used)).draw_rows(labels, random)
         else:
+            u = torch.rand(len(labels), generator=random, dtype=torch.float64)
             rows = (u * len(self._public)).long().clamp(max=len(self._public) - 1)
         table = self._public.iloc[rows.numpy()].reset_index(drop=True)
         loss = cross_entropy(self._target.logits(self._target.encoder.encode(table)), labels)

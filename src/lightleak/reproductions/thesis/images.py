@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.model_inversion.attack import Workplace
+from lightleak.attacks.model_inversion.class_sampler import ClassSampler
 from lightleak.attacks.model_inversion.image_inversion import (
     FittedImages,
     ImageInversionConfig,
@@ -223,10 +224,8 @@ def public_samples(
 ) -> ImageSamples:
     """Pseudo-labeled public images, drawn with replacement."""
     began = time.perf_counter()
-    u = torch.rand(len(labels), generator=generator(seed, "public images"), dtype=torch.float64)
-    count = chosen.used[labels]
-    start = chosen.used.cumsum(0)[labels] - count
-    images = as_floats(public.pixels[chosen.rows[start + (u * count).long().clamp(max=count - 1)]])
+    sampler = ClassSampler(chosen.rows, chosen.labels, len(chosen.used))
+    images = as_floats(public.pixels[sampler.draw_rows(labels, generator(seed, "public images"))])
     loss = cross_entropy(image_logits(target, images, device), labels)
     return ImageSamples(images, labels, loss, loss, "random", time.perf_counter() - began)
 

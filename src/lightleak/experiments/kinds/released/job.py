@@ -29,6 +29,7 @@ from lightleak.experiments.observed import named_captures
 from lightleak.experiments.pack import Pack
 from lightleak.experiments.took import Took
 from lightleak.experiments.unit import file_name, unit_file
+from lightleak.metrics.inversion.score import sample_statistics
 from lightleak.metrics.inversion.sdmetrics_scores import sdmetrics_scores
 from lightleak.targets import NetworkSpec
 from lightleak.targets.spec import is_differentiable
@@ -59,7 +60,7 @@ class AttackPack(Pack):
     @property
     def ids(self) -> Sequence[str]:
         """One unit per search and evaluation."""
-        return [self._unit(search, k) for search in self._searches for k in self._evaluations]
+        return [self._unit(search, k) for search in self.config.samples.searches for k in self._evaluations]
 
     @property
     def kind(self) -> str:
@@ -108,7 +109,7 @@ class AttackPack(Pack):
         setting = self.setting or self.config.setting
         made = FittedAttack(self.config, self.seed, self.label, setting, attack, fitted, subject)
         reference = PublicReference.of(subject.seen, attack.pseudo_labels)
-        for search in self._searches:
+        for search in self.config.samples.searches:
             for k in self._evaluations:
                 file = unit_file(folder, self._unit(search, k))
                 if search not in fitted.searches:
@@ -133,7 +134,7 @@ class AttackPack(Pack):
             # As many rows as there are private ones, classes as they come.
             free = fitted.draw_labels(len(judge.train), derive_seed(seed, "classes"))
             generated = fitted.generate(free, derive_seed(seed, "all"), search).rows
-            statistics = judge.statistics(generated)
+            statistics = sample_statistics(generated, judge.private)
             if self.config.samples.sdmetrics:
                 quality = sdmetrics_scores(judge.train, generated, judge.encoder.schema)
         one = Evaluation(unit, k, samples, scores, statistics)
@@ -151,10 +152,6 @@ class AttackPack(Pack):
         world = self.world or prepare_world(self.config, self.seed)
         seen = observe(self.config, world, self.seed, folder)
         return Subject(seen, load_judge(folder, world, self.seed), task_facts(world.task))
-
-    @property
-    def _searches(self) -> Sequence[str]:
-        return self.config.samples.searches
 
     @property
     def _evaluations(self) -> Sequence[int]:
@@ -183,9 +180,8 @@ def task_facts(task: InversionTask) -> dict[str, Any]:
 
 def write_rows(folder: Path, unit: str, samples: ClassSamples, label: Column, raw_csv: bool) -> None:
     """Keep the rows themselves, with the class they were made for; formulas escaped, or ``raw_csv``."""
-    table = samples.rows.copy()
-    table[label.name] = [label.categories[index] for index in samples.labels.tolist()]
-    table["(inversion loss)"] = samples.loss.numpy()
+    classes = [label.categories[index] for index in samples.labels.tolist()]
+    table = samples.rows.assign(**{label.name: classes, "(inversion loss)": samples.loss.numpy()})
     write_whole(folder / "reconstructions" / f"{unit}.csv", csv_text(table, raw_csv))
 
 
