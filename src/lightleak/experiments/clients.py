@@ -1,7 +1,7 @@
 """Clients attacked without a training run: fresh ones, and the small federation of TabLeak's Table 5."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -23,6 +23,7 @@ from lightleak.protocols import fedavg
 from lightleak.protocols.aggregate import aggregate_updates
 from lightleak.protocols.fedavg import ShareLabels
 from lightleak.protocols.fedsgd import client_update
+from lightleak.protocols.local_pass import fresh_generator
 from lightleak.protocols.records import RecordedAggregate, RecordedClient
 from lightleak.targets.functional import functional_call
 from lightleak.targets.spec import NetworkSpec, build_network
@@ -262,9 +263,6 @@ class Federation:
             return self.population.gradient(network, self.spec, rows, share_labels=self.share_labels, epoch=epoch)
 
 
-@contextmanager
-def _dropout_of(seed: int, *keys: str | int) -> Iterator[None]:
+def _dropout_of(seed: int, *keys: str | int) -> AbstractContextManager[None]:
     """Within the block dropout draws from a stream of its own; the global generator is then as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(seed, "dropout", *keys))
-        yield
+    return fresh_generator(derive_seed(seed, "dropout", *keys), torch.device("cpu"))

@@ -88,11 +88,6 @@ class ProtocolConfig(Section, section="protocol"):
         return self.name == "fedavg"
 
     @property
-    def label_methods(self) -> tuple[LabelMethod, ...]:
-        """Ways to restore labels from what is sent, the usual one first."""
-        return LABEL_METHODS[self.name]
-
-    @property
     def clients_of_round(self) -> int:
         """Clients that train in one round."""
         return self.clients_per_round or self.clients

@@ -16,7 +16,6 @@ from lightleak.attacks import ATTACKS, UpdateAttack
 from lightleak.core.csv_text import csv_text
 from lightleak.core.errors import LightLeakError
 from lightleak.core.ground_truth import GroundTruth
-from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.records import to_json
 from lightleak.core.seeds import derive_seed
@@ -210,34 +209,25 @@ def run_pack(
             "memory_mb of the attack"
         ) from error
     present = finished_files(folder)
-    for unit, (update, truth), reconstruction in zip(pack, observed, found, strict=True):
+    for unit, seen, reconstruction in zip(pack, observed, found, strict=True):
         if unit_file(folder, unit.id).name not in present:
-            keep_result(unit, update, truth, reconstruction, attack.options(), folder, kept, took.facts(len(pack)))
+            keep_result(unit, seen, reconstruction, folder, kept, took.facts(len(pack)))
 
 
 def keep_result(
-    unit: Unit,
-    update: ClientUpdate,
-    truth: GroundTruth | None,
-    reconstruction: Reconstruction,
-    options: dict[str, Any],
-    folder: Path,
-    kept: Kept,
-    took: Mapping[str, Any] | None = None,
+    unit: Unit, observed: Observed, reconstruction: Reconstruction, folder: Path, kept: Kept, took: Mapping[str, Any]
 ) -> None:
     """Write the row of a finished unit, and what is kept of its cells.
 
     Args:
         unit: the unit.
-        update: its observation.
-        truth: the rows behind it, where they are known.
+        observed: its observation, and the rows behind it where they are known.
         reconstruction: what the attack found.
-        options: settings of the attack.
         folder: the run folder.
         kept: what is kept of each cell.
         took: ``cpu_seconds`` and ``peak_memory`` of the attack, where they are known.
     """
-    encoder = TableEncoder.of(update)
+    (update, truth), encoder = observed, TableEncoder.of(observed[0])
     threat = reconstruction.threat_model.threat(encoder.includes_attacked)
     row = {"unit": unit.id, **unit.facts, "attack": unit.attack, "seed": unit.seed}
     batch = None if truth is None else match(reconstruction, truth, encoder)
@@ -246,11 +236,11 @@ def keep_result(
     row |= {} if truth is None else certified_accuracy(reconstruction, truth, encoder, batch)
     row |= {
         "seconds": reconstruction.seconds,
-        **(took or {}),
+        **took,
         "loss": reconstruction.loss,
         "threat_model": threat.describe(),
         "threat": threat.to_dict(),
-        "options": options | dict(reconstruction.settings),
+        "options": unit.make_attack().options() | dict(reconstruction.settings),
         "reconstruction": None,
     }
     if kept != "nothing":
@@ -261,7 +251,7 @@ def keep_result(
         write_whole(folder / file, csv_text(cells, raw=kept == "raw"))
         row["reconstruction"] = str(file)
     if unit.keeps_people and truth is not None and batch is not None:
-        spent = {"peak_memory": 0} | {name: value for name, value in (took or {}).items() if value is not None}
+        spent = {"peak_memory": 0} | {name: value for name, value in took.items() if value is not None}
         # A server that records what clients send knows rounds alone: all its steps are 0.
         when = {"epoch": update.facts.epoch, "step": max(update.facts.step, update.facts.epoch)}
         proposed = Proposed.of(reconstruction, truth, encoder, batch, **when, **spent)

@@ -61,16 +61,17 @@ class PriorSearch(UpdateAttacks):
         return local_setting_of(cell)
 
     def candidates(self, setting: Setting) -> Sequence[Weight]:
-        """The weights that are tried; none where there is nothing to choose."""
-        return PRIOR_WEIGHTS if has_prior(setting) else ()
+        """The weights that are tried; none where no epochs are tied together by a prior, or the attack has none."""
+        has_prior = setting.protocol.local_epochs > 1 and setting.attack not in WITHOUT_PRIOR
+        return PRIOR_WEIGHTS if has_prior else ()
 
     def usual(self, setting: Setting) -> Weight | None:
         """The weight where none was tried; None leaves the attack unchanged."""
         return None if setting.attack in WITHOUT_PRIOR else 0.0
 
     def weighted(self, setting: Setting, weight: Any) -> Setting:
-        """The setting with a weight."""
-        return weighted(setting, weight)
+        """The setting with a weight of the epoch prior; None leaves the attack unchanged."""
+        return setting if weight is None else setting.with_options(epoch_prior=weight)
 
     def stages(self) -> list[Stage]:
         """The search, then the reported attacks, whose plan reads what the search found."""
@@ -226,16 +227,6 @@ def local_setting_of(cell: PaperCell) -> Setting:
         label_order="batches",
     )
     return Setting.of(cell, {}, labels="true", protocol=protocol)
-
-
-def has_prior(setting: Setting) -> bool:
-    """Return whether there are several epochs for a prior to tie together; the baseline has none."""
-    return setting.protocol.local_epochs > 1 and setting.attack not in WITHOUT_PRIOR
-
-
-def weighted(setting: Setting, weight: float | None) -> Setting:
-    """The setting with a weight of the epoch prior; None leaves the attack unchanged."""
-    return setting if weight is None else setting.with_options(epoch_prior=weight)
 
 
 def best_weight(trials: Mapping[Any, Setting], accuracy: Mapping[str, float], usual: Any = 0.0) -> Any:

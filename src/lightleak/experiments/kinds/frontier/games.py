@@ -7,7 +7,7 @@ categorical column of a row that is otherwise known.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -225,13 +225,5 @@ def epsilons(defense: DPSGD, rate: float, steps: int) -> dict[str, float]:
         rate: probability of a row to enter a batch.
         steps: of the training.
     """
-    by = {
-        name: DPSGD(noise_multiplier=defense.noise(), delta=defense.delta, accountant=name).epsilon(rate, steps)
-        for name in ("rdp", "prv")
-    }
-    return {
-        "delta": defense.delta,
-        "release_epsilon": defense.release_epsilon(),
-        "epsilon_rdp": by["rdp"],
-        "epsilon_prv": by["prv"],
-    }
+    spent = {f"epsilon_{name}": replace(defense, accountant=name).epsilon(rate, steps) for name in ("rdp", "prv")}
+    return {"delta": defense.delta, "release_epsilon": defense.release_epsilon(), **spent}

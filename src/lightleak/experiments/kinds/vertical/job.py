@@ -133,8 +133,8 @@ class Job(Pack):
         world = before.defended(defense, derive_seed(self.seed, "defense"))
         world, auxiliary = draw_auxiliary(world, self.wanted, config.auxiliary, self.seed)
         at = world.arrangement
-        augmentation = self._augmentation(world)
-        first_adversary = self.attacks[0][1]
+        label, first_adversary = self.attacks[0]
+        augmentation = attack_named(label, config.attacks[label]).training_part(first_adversary, world.n_classes)
         began = time.perf_counter()
         captures = [
             IntermediateCapture(
@@ -167,12 +167,6 @@ class Job(Pack):
             for capture in captures
         )
         return Trained(world, module, augmentation, observations, truth, seconds)
-
-    def _augmentation(self, world: World) -> TrainingPart:
-        """What the attack does during the training; nothing where attacks only watch."""
-        label, adversary = self.attacks[0]
-        attack = attack_named(label, self.config.attacks[label])
-        return attack.training_part(adversary, world.n_classes)
 
     def _module(self, world: World) -> SplitClassifier:
         """The split network before its training, with what a defense does to what it sends."""
