@@ -169,8 +169,7 @@ def make_defense(name: str, options: Mapping[str, Any]) -> UpdateDefense | Train
     settings = [f.name for f in fields(kind)]
     if unknown := sorted(set(options) - set(settings)):
         raise UsageError(f"{name} has no setting {', '.join(unknown)}; settings: {', '.join(settings) or 'none'}")
-    made: UpdateDefense | TrainingDefense = kind(**options)
-    return made
+    return kind(**options)
 
 
 def defense_class(name: str) -> Any:

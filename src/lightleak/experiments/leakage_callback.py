@@ -159,7 +159,7 @@ class LeakageCallback(ModuleCapture):
             self.captured,
             bool(of_epoch) and set(of_epoch.values()) == {steps},
             {monitor.attack.name: monitor.found for monitor in self.monitors},
-            {monitor.attack.name: monitor.trouble for monitor in self.monitors if monitor.trouble is not None},
+            {monitor.attack.name: monitor.trouble for monitor in self.monitors if monitor.trouble},
             self.left_out,
             self.tried,
         )

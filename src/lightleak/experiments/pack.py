@@ -190,8 +190,7 @@ def unpack(parcel: bytes, handles: Mapping[str, Any], fetch: Callable[[Any], byt
             _received[key] = pickle.loads(fetch(handles[key]))
         return _received[key]
 
-    pack: Pack = _Unpickler(io.BytesIO(parcel), found).load()
-    return pack
+    return _Unpickler(io.BytesIO(parcel), found).load()
 
 
 _received: dict[str, object] = {}

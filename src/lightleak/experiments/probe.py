@@ -135,7 +135,8 @@ def estimate(
         seconds: about what to spend.
         known: costs measured before on this device, by the work of a pack; what is measured here is added.
     """
-    known, packs = {} if known is None else known, sorted(packs, key=_row_key)
+    known = {} if known is None else known
+    packs = sorted(packs, key=_row_key)
     largest = {work: max(alike, key=len) for work, alike in by_key(packs, _work_key).items()}
     new = {work: pack for work, pack in largest.items() if work not in known}
     with one_thread():

@@ -227,7 +227,8 @@ def keep_result(
         kept: what is kept of each cell.
         took: ``cpu_seconds`` and ``peak_memory`` of the attack, where they are known.
     """
-    (update, truth), encoder = observed, TableEncoder.of(observed[0])
+    update, truth = observed
+    encoder = TableEncoder.of(update)
     threat = reconstruction.threat_model.threat(encoder.includes_attacked)
     row = {"unit": unit.id, **unit.facts, "attack": unit.attack, "seed": unit.seed}
     batch = None if truth is None else match(reconstruction, truth, encoder)

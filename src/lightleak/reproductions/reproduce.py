@@ -96,8 +96,7 @@ def reproduction_of(table: PaperTable, selection: Selection, device: torch.devic
 def reproduction_class(run: str) -> type[Reproduction]:
     """The class that a paper's table names under ``run``."""
     module, _, name = run.rpartition(".")
-    found: type[Reproduction] = getattr(import_module(f"{__package__}.{module}"), name)
-    return found
+    return getattr(import_module(f"{__package__}.{module}"), name)
 
 
 def list_reproductions(console: Console) -> None:

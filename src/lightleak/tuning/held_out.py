@@ -115,8 +115,7 @@ def _judged(rows: list[dict[str, Any]], tree: Mapping[str, Any]) -> list[dict[st
 
 
 def _run(tree: Mapping[str, Any], folder: Path, workers: int) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = run_audit(parse_config({**tree, "workers": workers}), folder, (), silent())["rows"]
-    return rows
+    return run_audit(parse_config({**tree, "workers": workers}), folder, (), silent())["rows"]
 
 
 def _interval(values: Sequence[float]) -> dict[str, Any]:

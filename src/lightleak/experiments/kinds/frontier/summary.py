@@ -79,7 +79,7 @@ def write_frontier(folder: Path, rows: Sequence[dict[str, Any]]) -> None:
 def entry(frontier: Frontier) -> dict[str, Any]:
     """One frontier, JSON-ready."""
     row = frontier.first
-    known: dict[str, Any] = to_json(
+    return to_json(
         {
             **{name: getattr(row, name) for name in ("dataset", "target", "protocol", "batch_size", "training")},
             "labels": row.label_setting,
@@ -90,7 +90,6 @@ def entry(frontier: Frontier) -> dict[str, Any]:
             "points": [_point(frontier, standing) for standing in frontier.standings],
         }
     )
-    return known
 
 
 def _point(frontier: Frontier, standing: Standing) -> dict[str, Any]:

@@ -180,8 +180,9 @@ def task_facts(task: InversionTask) -> dict[str, Any]:
 
 def write_rows(folder: Path, unit: str, samples: ClassSamples, label: Column, raw_csv: bool) -> None:
     """Keep the rows themselves, with the class they were made for; formulas escaped, or ``raw_csv``."""
-    classes = [label.categories[index] for index in samples.labels.tolist()]
-    table = samples.rows.assign(**{label.name: classes, "(inversion loss)": samples.loss.numpy()})
+    table = samples.rows.copy()
+    table[label.name] = [label.categories[index] for index in samples.labels.tolist()]
+    table["(inversion loss)"] = samples.loss.numpy()
     write_whole(folder / "reconstructions" / f"{unit}.csv", csv_text(table, raw_csv))
 
 

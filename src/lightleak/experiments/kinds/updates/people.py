@@ -121,5 +121,4 @@ def captured_people(
 def read_summary(folder: Path) -> Mapping[str, Any]:
     """The key of ``results.json``; empty where the people are not known, or the run is not finished."""
     file = folder / SUMMARY_FILE
-    found: Mapping[str, Any] = read_json(file) if file.is_file() else {}
-    return found
+    return read_json(file) if file.is_file() else {}

@@ -132,24 +132,17 @@ class Job(Pack):
         before = self.world or prepare_world(config, self.wanted, self.seed)
         world = before.defended(defense, derive_seed(self.seed, "defense"))
         world, auxiliary = draw_auxiliary(world, self.wanted, config.auxiliary, self.seed)
-        at = world.arrangement
+        at, epochs = world.arrangement, config.epochs_attacked
         label, first_adversary = self.attacks[0]
         augmentation = attack_named(label, config.attacks[label]).training_part(first_adversary, world.n_classes)
         began = time.perf_counter()
         captures = [
-            IntermediateCapture(
-                at.adversary, at.victim, adversary, config.epochs_attacked, folder=spill and spill / adversary
-            )
+            IntermediateCapture(at.adversary, at.victim, adversary, epochs, folder=spill and spill / adversary)
             for adversary in dict.fromkeys(adversary for _, adversary in self.attacks)
         ]
-        augmenting = augmentation.callbacks(
-            first_adversary,
-            at.adversary,
-            auxiliary,
-            world.rows_of(auxiliary.ids, at.adversary),
-            derive_seed(self.seed, "augmentation"),
-            (world.train.ids, world.has_property) if augmentation.needs_every_property else None,
-        )
+        own, seed = world.rows_of(auxiliary.ids, at.adversary), derive_seed(self.seed, "augmentation")
+        every_property = (world.train.ids, world.has_property) if augmentation.needs_every_property else None
+        augmenting = augmentation.callbacks(first_adversary, at.adversary, auxiliary, own, seed, every_property)
         module = self._module(world)
         data = VerticalDataModule(
             world.train, world.test, settings.batch_size, settings.shuffle, derive_seed(self.seed, "batches")
@@ -163,7 +156,7 @@ class Job(Pack):
         truth = PropertyTruth(str(self.wanted), float(before.has_property.float().mean()), has_property)
         observations = tuple(
             observation_of(config, world, auxiliary, capture.adversary, epoch, *capture.results(epoch))
-            for epoch in config.epochs_attacked
+            for epoch in epochs
             for capture in captures
         )
         return Trained(world, module, augmentation, observations, truth, seconds)
