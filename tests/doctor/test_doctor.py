@@ -72,7 +72,7 @@ def test_pins_of_pytorch_tabular(pandas: str, metrics: str, bad: int) -> None:
 
 def test_the_installed_packages_are_read_as_they_are() -> None:
     assert "numpy" in {need.name for need in install.requirements_of("pandas")}
-    assert install.requirements_of("no-such-package") == []
+    assert install.requirements_of("no-such-package") == ()
 
 
 def test_a_checkout_that_was_changed_since_its_install() -> None:

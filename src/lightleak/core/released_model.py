@@ -1,6 +1,5 @@
 """What an attacker holds of a released model: the model, the public rows, and how far the model may be opened."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lightleak.core.errors import ObservationError
-from lightleak.core.stored import FILE_MODE, FOLDER_MODE, MAX_TENSOR_BYTES, read_facts, read_groups, write_groups
+from lightleak.core.stored import MAX_TENSOR_BYTES, read_facts, read_groups, write_parts
 
 SCHEMA_VERSION = 1
 
@@ -58,19 +57,14 @@ class ReleasedModel:
 
     def save(self, folder: Path) -> None:
         """Write ``tensors.safetensors``, ``facts.json`` and ``public.parquet`` into ``folder``, for its owner only."""
-        folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
         groups = {name: getattr(self, name) for name in _TENSOR_GROUPS}
-        write_groups(folder / "tensors.safetensors", groups)
         facts = {
             "schema_version": SCHEMA_VERSION,
             "network": dict(self.network),
             "encoder": dict(self.encoder),
             "access": self.access,
         }
-        (folder / "facts.json").write_text(json.dumps(facts, indent=1))
-        self.public.to_parquet(folder / "public.parquet", index=False)
-        for file in folder.iterdir():
-            file.chmod(FILE_MODE)
+        write_parts(folder, facts, groups, {"public": self.public})
 
     @classmethod
     def load(cls, folder: Path, max_tensor_bytes: int = MAX_TENSOR_BYTES) -> "ReleasedModel":

@@ -42,6 +42,16 @@ def write_whole(path: Path, content: str | bytes | memoryview) -> None:
         raise
 
 
+def write_json(path: Path, content: Any, indent: int | None = None) -> None:
+    """Write a JSON file as `write_whole` does."""
+    write_whole(path, json.dumps(content, indent=indent))
+
+
+def read_json(path: Path) -> Any:
+    """Return the content of a JSON file that this package has written."""
+    return json.loads(path.read_text())
+
+
 def set_aside(path: Path, why: str) -> None:
     """Rename a damaged file or folder, so that it is made again and can still be looked at; log a warning.
 
@@ -106,6 +116,19 @@ def write_groups(path: Path, groups: Mapping[str, Mapping[str, Tensor]]) -> None
         for name, tensor in named.items()
     }
     save_file(tensors, path)
+
+
+def write_parts(
+    folder: Path, facts: Mapping[str, Any], groups: Mapping[str, Mapping[str, Tensor]], tables: Mapping[str, Any]
+) -> None:
+    """Write ``facts.json``, ``tensors.safetensors`` and a Parquet file of each frame, for their owner only."""
+    folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
+    write_groups(folder / "tensors.safetensors", groups)
+    (folder / "facts.json").write_text(json.dumps(facts, indent=1))
+    for name, rows in tables.items():
+        rows.to_parquet(folder / f"{name}.parquet", index=False)
+    for file in folder.iterdir():
+        file.chmod(FILE_MODE)
 
 
 def read_groups(path: Path, names: Collection[str], max_bytes: int = MAX_TENSOR_BYTES) -> dict[str, dict[str, Tensor]]:

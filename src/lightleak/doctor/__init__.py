@@ -39,8 +39,7 @@ def guarded(topic: str, facts: Facts) -> list[Finding]:
     """Return the findings of a topic, or one that says why its check cannot run."""
     try:
         # Imported here: where torch or pandas are missing or broken, the other topics are examined all the same.
-        findings: list[Finding] = importlib.import_module(f"{__name__}.{topic}").check(facts)
-        return findings
+        return importlib.import_module(f"{__name__}.{topic}").check(facts)
     except Exception as error:  # whatever is broken is reported as a finding
         fix = "fix the installation first; if nothing is wrong there, report this message"
         return [Check(topic, topic).problem(f"cannot be examined: {type(error).__name__}: {error}", fix)]

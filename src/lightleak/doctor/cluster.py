@@ -14,7 +14,7 @@ import torch
 from lightleak.core.errors import LightLeakError
 from lightleak.doctor.devices import loss_after_one_step, small_update
 from lightleak.doctor.finding import Check, Facts, Finding
-from lightleak.experiments.pack import Knowledge, Pack, Report, run_in
+from lightleak.experiments.pack import Knowledge, Place, Task, run_in
 from lightleak.experiments.ray_engine import RayEngine
 
 TOPIC = "cluster"
@@ -113,15 +113,9 @@ def _node(facts: Mapping[str, Any], task: Any, until: float) -> Node:
     return Node(facts["NodeManagerAddress"], *counts, ", ".join(gpu_names), versions, seconds, error)
 
 
-class InversionStep(Pack):
+def _inversion_step(at: Place) -> list[float]:
     """One step of TabLeak on a small update."""
-
-    ids = ("doctor",)
-    cost = 1.0
-
-    def run(self, folder: Path, device: torch.device, report: Report) -> None:
-        """Run the step."""
-        loss_after_one_step(small_update(), device)
+    return [loss_after_one_step(small_update(), at.device)]
 
 
 def versions_here() -> dict[str, str]:
@@ -133,7 +127,8 @@ def _run_pack(knowledge: Knowledge, device: str) -> tuple[float, dict[str, str]]
     began = time.monotonic()
     knowledge.load()
     with TemporaryDirectory() as scratch:
-        _, error = run_in(Path(scratch), InversionStep(), {}, torch.device(device), lambda work: None)
+        task = Task(["doctor"], _inversion_step)
+        _, error = run_in(Path(scratch), task, {}, torch.device(device), lambda work: None)
     if error is not None:
         raise error
     return time.monotonic() - began, versions_here()

@@ -5,7 +5,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, metadata, requires
+from importlib.metadata import PackageNotFoundError, metadata
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -19,6 +19,7 @@ from lightleak.experiments.installed import (
     installed_version,
     is_met,
     metadata_requirements,
+    requirements_of,
     user_extras,
 )
 
@@ -182,15 +183,6 @@ def module_of(package: str) -> str:
     ('torch_frame', 'pytorch_tabular')
     """
     return MODULES.get(package, package.replace("-", "_"))
-
-
-def requirements_of(name: str) -> list[Requirement]:
-    """Return the requirements of an installed distribution on this machine, without its extras."""
-    try:
-        needs = [Requirement(line) for line in requires(name) or []]
-    except PackageNotFoundError:
-        return []
-    return [need for need in needs if need.marker is None or need.marker.evaluate({"extra": ""})]
 
 
 def install_line(extra: str = "") -> str:

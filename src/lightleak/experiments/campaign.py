@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from lightleak.core.errors import LightLeakError, UsageError
+from lightleak.core.grouping import by_key
 from lightleak.experiments.engine import SCRATCH, Engine, scratch_folder
 from lightleak.experiments.pack import Finished, Pack, Report, files_of
 from lightleak.experiments.progress import PackBar, console_of
@@ -238,9 +239,7 @@ def find_sizes(units: Sequence[Unit], device: torch.device, folder: Path, taken:
     if device.type == "cpu" or not (taken or torch.cuda.is_available()):
         return {}
     file = folder / PACKS_FILE
-    firsts: dict[str, Unit] = {}
-    for unit in units:
-        firsts.setdefault(pack_key(unit), unit)
+    firsts = {key: alike[0] for key, alike in by_key(units, pack_key).items()}
     tried = [key for key in firsts if firsts[key].make_attack().packs_updates]
 
     known = _read_sizes(file)

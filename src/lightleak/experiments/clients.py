@@ -1,7 +1,7 @@
 """Clients attacked without a training run: fresh ones, and the small federation of TabLeak's Table 5."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from lightleak.core.errors import UsageError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
-from lightleak.core.seeds import derive_seed, generator, numpy_generator
+from lightleak.core.seeds import derive_seed, fresh_generator, generator, numpy_generator
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.defenses.horizontal import TrainingDefense, UpdateDefense
@@ -262,9 +262,6 @@ class Federation:
             return self.population.gradient(network, self.spec, rows, share_labels=self.share_labels, epoch=epoch)
 
 
-@contextmanager
-def _dropout_of(seed: int, *keys: str | int) -> Iterator[None]:
+def _dropout_of(seed: int, *keys: str | int) -> AbstractContextManager[None]:
     """Within the block dropout draws from a stream of its own; the global generator is then as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(seed, "dropout", *keys))
-        yield
+    return fresh_generator(derive_seed(seed, "dropout", *keys))

@@ -13,7 +13,13 @@ from lightleak.core.errors import UsageError
 from lightleak.data.column import MissingPolicy
 from lightleak.data.encoder import Encoding
 from lightleak.defenses.horizontal import TrainingDefense
-from lightleak.experiments.federation_config import DefenseConfig, LabelMethod, ProtocolConfig, defense_of
+from lightleak.experiments.federation_config import (
+    LABEL_METHODS,
+    DefenseConfig,
+    LabelMethod,
+    ProtocolConfig,
+    defense_of,
+)
 from lightleak.experiments.settings import RunConfig, write_out_labels
 from lightleak.targets.optimizers import OptimizerConfig
 
@@ -283,7 +289,7 @@ class AuditConfig(FederatedConfig):
         if not (self.rounds and self.capture.epochs) and not (self.initial.batches and self.initial.batch_sizes):
             without = "capture.epochs names no epoch" if self.rounds else f"{self.rounds_setting} is 0"
             raise UsageError(f"nothing to attack: {without}, and initial names no batches")
-        allowed = self.protocol.label_methods
+        allowed = LABEL_METHODS[self.protocol.name]
         if self.label_method is not None and self.label_method not in allowed:
             raise UsageError(
                 f"label_method must be one of {', '.join(allowed)} under {self.protocol.name}, got {self.label_method}"

@@ -79,6 +79,10 @@ class Engine(ABC):
             KeyboardInterrupt: passed on; the workers have been stopped.
         """
 
+    def within(self, share: float) -> "Engine":
+        """Return what runs packs for at most a share of the time that is left, where time is limited: else this one."""
+        return self
+
     @abstractmethod
     def close(self) -> None:
         """Stop the workers at once."""

@@ -4,7 +4,6 @@ The first process that opens a run folder describes everything. Every process, t
 adds itself to ``sessions``; earlier entries are never changed.
 """
 
-import json
 import os
 import platform
 import re
@@ -19,9 +18,9 @@ import numpy as np
 import torch
 
 from lightleak.core.ranks import detect_ranks
+from lightleak.core.stored import read_json, write_json
 from lightleak.experiments.installed import checkout, declared_requirements, installed_extras, installed_versions
 from lightleak.experiments.machine import cores_and_memory, cpu_name, launcher, nvidia_driver
-from lightleak.experiments.unit import write_whole
 
 SCHEMA_VERSION = 1
 FILE = "environment.json"
@@ -83,9 +82,9 @@ def write_environment(folder: Path, device: torch.device, command: Sequence[str]
         command: the words of the command line.
     """
     facts, file = describe_environment(device, command), folder / FILE
-    first = json.loads(file.read_text()) if file.is_file() else {**facts, "sessions": []}
+    first = read_json(file) if file.is_file() else {**facts, "sessions": []}
     sessions = [*first.get("sessions", []), session(first, facts)]
-    write_whole(file, json.dumps({**first, "sessions": sessions}, indent=1))
+    write_json(file, {**first, "sessions": sessions}, indent=1)
 
 
 def describe_environment(

@@ -88,11 +88,6 @@ class ProtocolConfig(Section, section="protocol"):
         return self.name == "fedavg"
 
     @property
-    def label_methods(self) -> tuple[LabelMethod, ...]:
-        """Ways to restore labels from what is sent, the usual one first."""
-        return LABEL_METHODS[self.name]
-
-    @property
     def clients_of_round(self) -> int:
         """Clients that train in one round."""
         return self.clients_per_round or self.clients
@@ -174,8 +169,7 @@ def make_defense(name: str, options: Mapping[str, Any]) -> UpdateDefense | Train
     settings = [f.name for f in fields(kind)]
     if unknown := sorted(set(options) - set(settings)):
         raise UsageError(f"{name} has no setting {', '.join(unknown)}; settings: {', '.join(settings) or 'none'}")
-    made: UpdateDefense | TrainingDefense = kind(**options)
-    return made
+    return kind(**options)
 
 
 def defense_class(name: str) -> Any:

@@ -49,15 +49,24 @@ def declared_requirements() -> dict[str, tuple[Requirement, ...]]:
 
 def metadata_requirements() -> dict[str, tuple[Requirement, ...]]:
     """As `declared_requirements`, of the installed metadata; an old editable install may lag behind its checkout."""
-    try:
-        lines = requires(PROJECT) or []
-    except PackageNotFoundError:
-        lines = []
     groups: dict[str, list[Requirement]] = {"": []}
-    for line in lines:
-        match = re.search(r"extra == ['\"]([^'\"]+)['\"]", line)
-        groups.setdefault(match[1] if match else "", []).append(Requirement(line))
+    for need in _needs_of(PROJECT):
+        match = re.search(r"extra == ['\"]([^'\"]+)['\"]", str(need.marker))
+        groups.setdefault(match[1] if match else "", []).append(need)
     return {extra: _of_this_machine(group, extra) for extra, group in groups.items()}
+
+
+def requirements_of(package: str) -> tuple[Requirement, ...]:
+    """The requirements of an installed distribution on this machine, without its extras."""
+    return _of_this_machine(_needs_of(package))
+
+
+def _needs_of(package: str) -> list[Requirement]:
+    """All that the metadata of a distribution ask for, on any machine; nothing where it is not installed."""
+    try:
+        return [Requirement(line) for line in requires(package) or []]
+    except PackageNotFoundError:
+        return []
 
 
 def user_extras(groups: Iterable[str]) -> list[str]:

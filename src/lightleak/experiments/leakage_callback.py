@@ -158,8 +158,8 @@ class LeakageCallback(ModuleCapture):
         mine = OfRank(
             self.captured,
             bool(of_epoch) and set(of_epoch.values()) == {steps},
-            [monitor.found for monitor in self.monitors],
-            [monitor.trouble for monitor in self.monitors],
+            {monitor.attack.name: monitor.found for monitor in self.monitors},
+            {monitor.attack.name: monitor.trouble for monitor in self.monitors if monitor.trouble},
             self.left_out,
             self.tried,
         )
@@ -191,17 +191,11 @@ class LeakageCallback(ModuleCapture):
         if not observed:
             raise UsageError("no step of the training was captured")
         first = [sum(len(one.captured) for one in ranks[:rank]) for rank in range(len(ranks))]
-        known: dict[str, dict[int, Reconstruction]] = {}
-        left_out: dict[str, str] = {}
-        for which, monitor in enumerate(self.monitors):
-            name = monitor.attack.name
-            known[name] = {
-                start + i: found
-                for start, one in zip(first, ranks, strict=True)
-                for i, found in one.found[which].items()
-            }
-            if trouble := next(filter(None, (one.trouble[which] for one in ranks)), None):
-                left_out[name] = trouble
+        known: dict[str, dict[int, Reconstruction]] = {monitor.attack.name: {} for monitor in self.monitors}
+        for start, one in zip(first, ranks, strict=True):
+            for name, found in one.found.items():
+                known[name] |= {start + i: reconstruction for i, reconstruction in found.items()}
+        left_out = {name: trouble for one in reversed(ranks) for name, trouble in one.trouble.items()}
         refused, tried = sum(one.refused for one in ranks), sum(one.tried for one in ranks)
         said = f"; {left_out_words(refused, tried)}" if refused else ""
         config = replace(self.config, title=f"{self.config.title}{said}")
@@ -222,15 +216,15 @@ class OfRank:
         captured: its captures.
         is_whole: they are all updates of the epochs that they are from.
         found: by attack, what was found, by number of the capture.
-        trouble: by attack, why it was left out; None where it was not.
+        trouble: by attack, why it was left out, where it was.
         refused: steps that were recorded and not captured.
         tried: steps that were recorded.
     """
 
     captured: Sequence[Capture]
     is_whole: bool
-    found: Sequence[Mapping[int, Reconstruction]]
-    trouble: Sequence[str | None]
+    found: Mapping[str, Mapping[int, Reconstruction]]
+    trouble: Mapping[str, str]
     refused: int
     tried: int
 

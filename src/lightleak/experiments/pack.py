@@ -5,7 +5,6 @@ the driver, the only process that writes the run folder. So a worker needs no fi
 """
 
 import io
-import json
 import os
 import pickle
 import traceback
@@ -24,7 +23,8 @@ from lightleak.core.errors import UsageError
 from lightleak.core.plugins import PLUGINS, load_plugins
 from lightleak.core.private_files import private_files
 from lightleak.core.records import to_json
-from lightleak.experiments.unit import finished_files, unit_file, write_whole
+from lightleak.core.stored import write_json
+from lightleak.experiments.unit import finished_files, unit_file
 from lightleak.targets.own import trust_network, trusted_networks
 
 Report = Callable[[float], None]
@@ -130,7 +130,7 @@ class Task(Pack):
         present = finished_files(folder)
         for id, content in zip(self.ids, contents, strict=True):
             if unit_file(folder, id).name not in present:
-                write_whole(unit_file(folder, id), json.dumps(to_json(content)))
+                write_json(unit_file(folder, id), to_json(content))
 
 
 class Shared:
@@ -190,8 +190,7 @@ def unpack(parcel: bytes, handles: Mapping[str, Any], fetch: Callable[[Any], byt
             _received[key] = pickle.loads(fetch(handles[key]))
         return _received[key]
 
-    pack: Pack = _Unpickler(io.BytesIO(parcel), found).load()
-    return pack
+    return _Unpickler(io.BytesIO(parcel), found).load()
 
 
 _received: dict[str, object] = {}

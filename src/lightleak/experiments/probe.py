@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,6 +17,7 @@ import torch
 from lightning.pytorch.callbacks import LambdaCallback
 
 from lightleak.core.devices import one_thread, peak_resident, resident_bytes, synchronize
+from lightleak.core.grouping import by_key
 from lightleak.experiments.campaign import pack_key
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment
@@ -136,17 +136,13 @@ def estimate(
         known: costs measured before on this device, by the work of a pack; what is measured here is added.
     """
     known = {} if known is None else known
-    kinds = {key: list(of_kind) for key, of_kind in groupby(sorted(packs, key=_row_key), _row_key)}
-    largest: dict[str, Sequence[Unit]] = {}
-    for of_kind in kinds.values():
-        for pack in of_kind:
-            work = _work_key(pack)
-            largest[work] = max(largest.get(work, ()), pack, key=len)
+    packs = sorted(packs, key=_row_key)
+    largest = {work: max(alike, key=len) for work, alike in by_key(packs, _work_key).items()}
     new = {work: pack for work, pack in largest.items() if work not in known}
     with one_thread():
         known.update({work: measure(pack, device, kept, seconds / len(new)) for work, pack in new.items()})
     found = []
-    for of_kind in kinds.values():
+    for of_kind in by_key(packs, _row_key).values():
         unit, sizes = of_kind[0][0], tuple(len(pack) for pack in of_kind)
         cost = known[_work_key(of_kind[0])]
         found.append(Estimate(unit.attack, int(unit.facts["batch_size"]), _source(unit), sizes, cost))

@@ -4,13 +4,13 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from operator import attrgetter
 from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from lightleak.core.grouping import by_key
 from lightleak.experiments.pack import Pack
 
 LINE_SECONDS = 60.0
@@ -101,8 +101,6 @@ class Bar:
 TINY = 1e-9
 """Least work of a pack."""
 
-KIND = attrgetter("kind")
-
 
 @dataclass
 class _Part:
@@ -164,7 +162,7 @@ class PackBar(Bar):
         known = [part for part in parts if part.share >= LEAST_SHARE and part.seconds]
         if not known:
             return None if any(part.share < 1 for part in parts) else 0.0
-        by_kind = {kind: list(of_kind) for kind, of_kind in groupby(sorted(known, key=KIND), KIND)}
+        by_kind = by_key(known, attrgetter("kind"))
         by_unit = sum(part.seconds for part in known) / sum(part.units * part.share for part in known)
         rests = []
         for part in parts:

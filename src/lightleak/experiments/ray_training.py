@@ -93,8 +93,7 @@ def _train_on_workers(pack: TrainingPack, device: torch.device) -> Files:
             scaling_config=ScalingConfig(num_workers=world, use_gpu=device.type == "cuda"),
             run_config=RunConfig(storage_path=storage, failure_config=FailureConfig(max_failures=MAX_FAILURES)),
         ).fit()
-    files: Files = ray.get(result.get.remote())
-    return files
+    return ray.get(result.get.remote())
 
 
 class _Result:

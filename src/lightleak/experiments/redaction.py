@@ -1,15 +1,13 @@
 """What a redacted run leaves behind once it is finished."""
 
-import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from lightleak.callbacks.capture_store import redact_captures
 from lightleak.core.private_files import private_files
+from lightleak.core.stored import read_json, write_json
 from lightleak.experiments.settings import Redact
-from lightleak.experiments.unit import write_whole
 
 ATTACKABLE = ("captures", "checkpoints", "models", "generators")
 """Folders of a run from which rows can be recovered: updates, and networks that can remember rows."""
@@ -36,7 +34,7 @@ def redact_run(folder: Path, redact: Redact, private: Sequence[str] = ()) -> Non
     if dropped(folder) is None:
         held = sorted(path.name for path in (folder / "captures").glob("*"))
         with private_files():
-            write_whole(folder / DROPPED_FILE, json.dumps({"folders": list(ATTACKABLE), "captures": held}))
+            write_json(folder / DROPPED_FILE, {"folders": list(ATTACKABLE), "captures": held})
     for name in (*ATTACKABLE, *private):  # also where an earlier process was stopped in between
         shutil.rmtree(folder / name, ignore_errors=True)
 
@@ -46,5 +44,4 @@ def dropped(folder: Path) -> list[str] | None:
     file = folder / DROPPED_FILE
     if not file.is_file():
         return None
-    found: dict[str, Any] = json.loads(file.read_text())
-    return list(found["captures"])
+    return list(read_json(file)["captures"])

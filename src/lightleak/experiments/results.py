@@ -1,13 +1,12 @@
 """What a run leaves behind: results.json."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from lightleak.core.records import to_json
+from lightleak.core.stored import write_json
 from lightleak.core.summary import summarize_rows
-from lightleak.experiments.unit import write_whole
 
 SCHEMA_VERSION = 1
 RESULTS_FILE = "results.json"
@@ -57,5 +56,5 @@ def write_results(
     )
     results |= {"left_out": dict(left_out)} if left_out else {}
     results |= to_json(dict(findings or {}))
-    write_whole(folder / RESULTS_FILE, json.dumps(results, indent=1))
+    write_json(folder / RESULTS_FILE, results, indent=1)
     return results

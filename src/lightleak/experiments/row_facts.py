@@ -1,10 +1,10 @@
 """What a row of results.json says of the protocol and the defense behind an update."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from lightleak.core.observations import ClientUpdate
+from lightleak.core.stored import read_json
 from lightleak.defenses.horizontal.dp_sgd import DPSGD
 from lightleak.defenses.horizontal.shipped import FrameworkFilter
 from lightleak.experiments.federation_config import DefenseConfig, ProtocolConfig, defense_of
@@ -97,5 +97,5 @@ def defense_facts(config: DefenseConfig, training: Path, local_epochs: int = 1) 
     facts: dict[str, Any] = {"defense": config.name, "defense_strength": strength}
     if isinstance(defense, DPSGD) and defense.noise_multiplier:
         facts |= {"release_epsilon": defense.release_epsilon(local_epochs), "delta": defense.delta}
-    granted = json.loads(training.read_text()) if training.is_file() else {}
+    granted = read_json(training) if training.is_file() else {}
     return facts | {name: granted[name] for name in PRIVACY if name in granted}

@@ -1,6 +1,5 @@
 """Runs of every kind of audit: begun or resumed, stage by stage, into one folder with results and report."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -12,6 +11,7 @@ from rich.console import Console
 
 from lightleak.core.errors import UsageError
 from lightleak.core.ranks import detect_ranks
+from lightleak.core.stored import read_json, write_json, write_whole
 from lightleak.experiments.campaign import rows_of, run_packs
 from lightleak.experiments.engine import Engine, open_engine
 from lightleak.experiments.environment import write_environment
@@ -21,7 +21,6 @@ from lightleak.experiments.load import kind_of, load_config
 from lightleak.experiments.redaction import dropped, redact_run
 from lightleak.experiments.results import RESULTS_FILE, write_results
 from lightleak.experiments.terminal import print_results
-from lightleak.experiments.unit import write_whole
 from lightleak.report import build_report
 
 CONFIG_FILE = "config.yaml"
@@ -120,7 +119,7 @@ def run_in_folder(
             write_environment(folder, engine.device, command)
             results = run_stages(config, ready, folder, engine, console)
         else:  # it is finished: what its stages need is gone
-            results = json.loads((folder / RESULTS_FILE).read_text())
+            results = read_json(folder / RESULTS_FILE)
         redact_run(folder, config.redact, kind.private)
     print_results(kind.tables(results), results, console)
     return results
@@ -184,11 +183,11 @@ def open_run_folder(folder: Path, config: Any, capture: Path | None = None) -> I
 
     def begin() -> None:
         if capture is not None:
-            write_whole(origin, json.dumps({"capture": read}))
+            write_json(origin, {"capture": read})
         write_whole(saved, yaml.safe_dump(config.to_dict(), sort_keys=False))  # last: with it the folder is a run
 
     def require_same() -> None:
-        before = json.loads(origin.read_text())["capture"] if origin.is_file() else ""
+        before = read_json(origin)["capture"] if origin.is_file() else ""
         if before != read:
             found = f"an attack on {before}" if before else "an audit"
             raise UsageError(f"{folder} holds {found}; choose another --output")

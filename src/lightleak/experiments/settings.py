@@ -110,8 +110,7 @@ def build_settings(kind: type[T], tree: Mapping[str, Any], source: str) -> T:
         UsageError: a key is unknown or missing, or a value has the wrong type or range.
     """
     _require_limits(tree)
-    built: T = _built(kind, None, tree, "", source)
-    return built
+    return _built(kind, None, tree, "", source)
 
 
 def _built(kind: Any, usual: Any, tree: Mapping[str, Any], prefix: str, source: str) -> Any:

@@ -76,8 +76,7 @@ def percent(value: float | None, unit: str = "") -> str:
 
 def mean_of(group: Mapping[str, Any], name: str) -> float | None:
     """The mean of a score in a group of the summary; None where it is unknown."""
-    value: float | None = (group.get(name) or {}).get("mean")
-    return value
+    return (group.get(name) or {}).get("mean")
 
 
 def _grid(table: Lines) -> Grid:

@@ -1,6 +1,5 @@
 """Training the target of an audit: captured, monitored, kept after every epoch, and resumed to the same bits."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -22,6 +21,7 @@ from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
 from lightleak.core.ranks import detect_ranks
 from lightleak.core.seeds import derive_seed, numpy_generator
+from lightleak.core.stored import write_json
 from lightleak.data.datamodule import TableDataModule
 from lightleak.defenses.horizontal import DPSGD, TrainingDefense, UpdateDefense, defend_training
 from lightleak.defenses.horizontal.poisson import PoissonSampler
@@ -32,7 +32,6 @@ from lightleak.experiments.federation_config import defense_of
 from lightleak.experiments.launch import Places, check_started, joined, make_trainer, places_of, run_on_devices
 from lightleak.experiments.monitor import LeakageMonitor
 from lightleak.experiments.progress import Bar, console_of, silent
-from lightleak.experiments.unit import write_whole
 from lightleak.experiments.whole_epochs import SeedEveryEpoch, WholeEpochs, metrics_of_all_epochs
 from lightleak.protocols.federated_data import FederatedData
 from lightleak.protocols.federation import FederatedAveraging
@@ -169,7 +168,7 @@ def train_as_one_of(
     if trainer.is_global_zero:
         facts = {"epochs": config.rounds, "test": test, "test_rows": len(experiment.table.test)}
         facts["test_majority"] = majority(experiment)
-        write_whole(folder / TRAINING_FILE, json.dumps(facts | prepared.facts()))
+        write_json(folder / TRAINING_FILE, facts | prepared.facts())
 
 
 def majority(experiment: Experiment) -> float:

@@ -1,7 +1,6 @@
 """The unit of a campaign: one attack on one observation, and what is kept of it."""
 
 import hashlib
-import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -17,10 +16,10 @@ from lightleak.attacks import ATTACKS, UpdateAttack
 from lightleak.core.csv_text import csv_text
 from lightleak.core.errors import LightLeakError
 from lightleak.core.ground_truth import GroundTruth
-from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.records import to_json
 from lightleak.core.seeds import derive_seed
+from lightleak.core.stored import write_json
 from lightleak.core.stored import write_whole as write_whole
 from lightleak.data.encoder import TableEncoder
 from lightleak.experiments.observed import Observed as Observed
@@ -210,33 +209,25 @@ def run_pack(
             "memory_mb of the attack"
         ) from error
     present = finished_files(folder)
-    for unit, (update, truth), reconstruction in zip(pack, observed, found, strict=True):
+    for unit, seen, reconstruction in zip(pack, observed, found, strict=True):
         if unit_file(folder, unit.id).name not in present:
-            keep_result(unit, update, truth, reconstruction, attack.options(), folder, kept, took.facts(len(pack)))
+            keep_result(unit, seen, reconstruction, folder, kept, took.facts(len(pack)))
 
 
 def keep_result(
-    unit: Unit,
-    update: ClientUpdate,
-    truth: GroundTruth | None,
-    reconstruction: Reconstruction,
-    options: dict[str, Any],
-    folder: Path,
-    kept: Kept,
-    took: Mapping[str, Any] | None = None,
+    unit: Unit, observed: Observed, reconstruction: Reconstruction, folder: Path, kept: Kept, took: Mapping[str, Any]
 ) -> None:
     """Write the row of a finished unit, and what is kept of its cells.
 
     Args:
         unit: the unit.
-        update: its observation.
-        truth: the rows behind it, where they are known.
+        observed: its observation, and the rows behind it where they are known.
         reconstruction: what the attack found.
-        options: settings of the attack.
         folder: the run folder.
         kept: what is kept of each cell.
         took: ``cpu_seconds`` and ``peak_memory`` of the attack, where they are known.
     """
+    update, truth = observed
     encoder = TableEncoder.of(update)
     threat = reconstruction.threat_model.threat(encoder.includes_attacked)
     row = {"unit": unit.id, **unit.facts, "attack": unit.attack, "seed": unit.seed}
@@ -246,11 +237,11 @@ def keep_result(
     row |= {} if truth is None else certified_accuracy(reconstruction, truth, encoder, batch)
     row |= {
         "seconds": reconstruction.seconds,
-        **(took or {}),
+        **took,
         "loss": reconstruction.loss,
         "threat_model": threat.describe(),
         "threat": threat.to_dict(),
-        "options": options | dict(reconstruction.settings),
+        "options": unit.make_attack().options() | dict(reconstruction.settings),
         "reconstruction": None,
     }
     if kept != "nothing":
@@ -261,12 +252,12 @@ def keep_result(
         write_whole(folder / file, csv_text(cells, raw=kept == "raw"))
         row["reconstruction"] = str(file)
     if unit.keeps_people and truth is not None and batch is not None:
-        spent = {"peak_memory": 0} | {name: value for name, value in (took or {}).items() if value is not None}
+        spent = {"peak_memory": 0} | {name: value for name, value in took.items() if value is not None}
         # A server that records what clients send knows rounds alone: all its steps are 0.
         when = {"epoch": update.facts.epoch, "step": max(update.facts.step, update.facts.epoch)}
         proposed = Proposed.of(reconstruction, truth, encoder, batch, **when, **spent)
         write_whole(people_file(folder, unit.id), proposed.to_bytes())
-    write_whole(unit_file(folder, unit.id), json.dumps(to_json(row)))
+    write_json(unit_file(folder, unit.id), to_json(row))
 
 
 def scored(

@@ -27,7 +27,7 @@ from lightleak.experiments.unit import Unit, unit_file, write_whole
 from lightleak.reproductions.comparison import chance_of_agreement
 from lightleak.reproductions.paper.values import PaperTable, load_paper_table, paper_tables
 from lightleak.reproductions.reproduce import probe_stages, reproduction_of, run_reproduction
-from lightleak.reproductions.reproduction import STRETCH, Reproduction, Stage, StageEngine
+from lightleak.reproductions.reproduction import STRETCH, Reproduction
 from lightleak.reproductions.settings import Selection
 from lightleak.reproductions.status import AS_PUBLISHED, STATUS_FILE, Status, TableStatus, write_status_page
 from lightleak.reproductions.status import measured as measured_words
@@ -263,7 +263,7 @@ class _Seen:
     is_late: bool = False
 
 
-class _Budget(StageEngine):
+class _Budget(Engine):
     """Takes over what other tables have run, begins no pack after a moment, and continues where one fails.
 
     Args:
@@ -292,9 +292,9 @@ class _Budget(StageEngine):
         """See `Engine.slots`."""
         return self._engine.slots
 
-    def of(self, stage: Stage) -> Engine:
-        """See `StageEngine.of`: a stage with a share of the time ends earlier."""
-        limited = _Budget(self._engine, self._after(stage.share), self._pool, self._first)
+    def within(self, share: float) -> Engine:
+        """See `Engine.within`."""
+        limited = _Budget(self._engine, self._after(share), self._pool, self._first)
         limited.seen = self.seen
         return limited
 

@@ -3,7 +3,6 @@
 With ``--plan``, nothing is run: the cells, settings, units and configs are printed, and how long they would take.
 """
 
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +20,7 @@ from rich.markdown import Markdown
 
 from lightleak.core.devices import one_thread, resolve_device
 from lightleak.core.errors import LightLeakError, UsageError
+from lightleak.core.stored import read_json, write_json, write_whole
 from lightleak.experiments.campaign import UpdatePack, packs_without_a_run
 from lightleak.experiments.engine import Engine, open_engine
 from lightleak.experiments.environment import write_environment
@@ -32,7 +32,6 @@ from lightleak.experiments.pack import Pack
 from lightleak.experiments.plan_text import print_probed
 from lightleak.experiments.probe import PROBE_SECONDS, Cost, Estimate, Probed, estimate
 from lightleak.experiments.settings import RunConfig
-from lightleak.experiments.unit import write_whole
 from lightleak.reproductions.comparison import COMPARISON_FILE, Compared, comparison_json, markdown
 from lightleak.reproductions.paper.values import PaperTable, load_paper_table, paper_tables
 from lightleak.reproductions.reproduction import Reproduction, Stage, run_stages
@@ -78,7 +77,7 @@ def run_reproduction(
     with _opened(folder, name, selection):
         write_environment(folder, engine.device, command)
         compared, _, notes = run_stages(reproduction, folder, engine, quiet)
-    environment = json.loads((folder / "environment.json").read_text())
+    environment = read_json(folder / "environment.json")
     page = markdown(reproduction.table, compared, environment, " ".join(command), notes)
     write_whole(folder / "comparison.md", page)
     write_whole(folder / COMPARISON_FILE, comparison_json(reproduction.table, compared, notes))
@@ -97,8 +96,7 @@ def reproduction_of(table: PaperTable, selection: Selection, device: torch.devic
 def reproduction_class(run: str) -> type[Reproduction]:
     """The class that a paper's table names under ``run``."""
     module, _, name = run.rpartition(".")
-    found: type[Reproduction] = getattr(import_module(f"{__package__}.{module}"), name)
-    return found
+    return getattr(import_module(f"{__package__}.{module}"), name)
 
 
 def list_reproductions(console: Console) -> None:
@@ -116,8 +114,8 @@ def _opened(folder: Path, name: str, selection: Selection) -> Iterator[None]:
     if selection.iterations is not None:
         wanted["iterations"] = selection.iterations
     saved = folder / RUN_FILE
-    with opened_folder(folder, saved, "reproduction", lambda: write_whole(saved, json.dumps(wanted))):
-        if json.loads(saved.read_text()) != wanted:
+    with opened_folder(folder, saved, "reproduction", lambda: write_json(saved, wanted)):
+        if read_json(saved) != wanted:
             raise UsageError(f"{folder} holds another reproduction ({saved.read_text()}); choose another --output")
         yield
 

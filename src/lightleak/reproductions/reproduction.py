@@ -7,7 +7,8 @@ device, workers, resume, progress and interruption are the same for all. A subcl
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -39,9 +40,6 @@ Outcome = tuple[list[Compared], Rows, list[str]]
 Plan = Callable[[Path, torch.device], Sequence[Pack]]
 """Makes packs for a run folder and a device."""
 
-AuditPlan = Callable[[Any], Sequence[Pack]]
-"""Makes packs from the config of an audit."""
-
 CPU = torch.device("cpu")
 STRETCH = 3
 """Times its budget that a table may take where less would say nothing."""
@@ -67,24 +65,25 @@ def options_at_hand(dataset: str | None, data_folder: str | None) -> dict[str, A
     """Return the options with which a table is loaded: made rows for one of `MADE_ROWS` whose files are missing."""
     if dataset is None or dataset not in MADE_ROWS:
         return {}
-    folder = dataset_folder(dataset, data_folder)
-    try:
-        for name in DATASETS.get(dataset).card.files:
-            find_file(folder, name, Path(name).name, f"{name}.gz")
-    except DataError:
-        return {"made": MADE_ROWS[dataset]}
-    return {}
+    files = DATASETS.get(dataset).card.files
+    is_here = all(_is_here(dataset, data_folder, name, Path(name).name, f"{name}.gz") for name in files)
+    return {} if is_here else {"made": MADE_ROWS[dataset]}
 
 
 def is_in_part(dataset: str | None, data_folder: str | None) -> bool:
     """Return whether a file of `WHOLE` is missing."""
     if dataset is None or dataset not in WHOLE:
         return False
+    return not _is_here(dataset, data_folder, WHOLE[dataset], WHOLE[dataset].removesuffix(".gz"))
+
+
+def _is_here(dataset: str, data_folder: str | None, *names: str) -> bool:
+    """Whether the file of a dataset that has one of these names is on this machine."""
     try:
-        find_file(dataset_folder(dataset, data_folder), WHOLE[dataset], WHOLE[dataset].removesuffix(".gz"))
+        find_file(dataset_folder(dataset, data_folder), *names)
     except DataError:
-        return True
-    return False
+        return False
+    return True
 
 
 def fit(
@@ -149,35 +148,9 @@ class Stage:
     share: float = 1.0
 
     @classmethod
-    def of_audit(
-        cls, make: AuditPlan, config: Any, *, noun: str, place: str, reported: bool = True, needs: str | None = None
-    ) -> "Stage":
-        """Return a stage that runs packs of an audit.
-
-        Args:
-            make: makes the packs from the config.
-            config: the audit.
-            noun: what the progress bar counts.
-            place: subfolder of the run folder.
-            reported: its rows are rows of the reproduction.
-            needs: a dataset whose absence is noted in the comparison instead of ending the run.
-        """
-        return cls(
-            lambda folder, device: make(config),
-            noun=noun,
-            place=place,
-            reported=reported,
-            config=config,
-            needs=needs,
-        )
-
-
-class StageEngine(Engine):
-    """An engine that treats the stages of a reproduction differently."""
-
-    @abstractmethod
-    def of(self, stage: Stage) -> Engine:
-        """Return the engine for one stage."""
+    def of_audit(cls, make: Callable[[Any], Sequence[Pack]], config: Any, **settings: Any) -> "Stage":
+        """Return a stage with these settings that runs packs of an audit, which ``make`` makes from its config."""
+        return cls(lambda folder, device: make(config), config=config, **settings)
 
 
 class Reproduction(Shared, ABC):
@@ -281,6 +254,14 @@ class Reproduction(Shared, ABC):
 
     def prepare(self) -> None:
         """Plan the work and raise for anything that would fail in the middle of it; nothing is written yet."""
+
+    @contextmanager
+    def noting_problems(self, dataset: str | None) -> Iterator[None]:
+        """Within the block an error ends nothing but the block, and becomes a problem of a dataset."""
+        try:
+            yield
+        except LightLeakError as error:
+            self.problems.append(f"{dataset}: {error}")
 
     def stages(self) -> Sequence[Stage]:
         """The work, in order."""
@@ -397,13 +378,9 @@ class FactTable(Reproduction):
         """Return the facts; tables that are not on this machine become problems."""
         facts: Rows = []
         for cell in self.cells:
-            try:
-                found = self.fact(cell, rows)
-            except LightLeakError as error:
-                self.problems.append(f"{cell.dataset}: {error}")
-                continue
-            if found is not None:
-                facts.append({**self.where(cell), "value": found})
+            with self.noting_problems(cell.dataset):
+                if (found := self.fact(cell, rows)) is not None:
+                    facts.append({**self.where(cell), "value": found})
         return facts
 
 
@@ -425,12 +402,8 @@ def run_stages(reproduction: Reproduction, folder: Path, engine: Engine | None =
     engine = engine or LocalEngine(reproduction.device)
     try:
         for stage in reproduction.stages():
-            try:
+            with nullcontext() if stage.needs is None else reproduction.noting_problems(stage.needs):
                 _run_stage(reproduction, stage, folder, engine, quiet, rows)
-            except LightLeakError as error:
-                if stage.needs is None:
-                    raise
-                reproduction.problems.append(f"{stage.needs}: {error}")
     finally:
         rows = reproduction.finish(rows)
         write_results(folder, rows, extra_keys=SUMMARY_KEYS, per=reproduction.per)
@@ -445,10 +418,7 @@ def _run_stage(reproduction: Reproduction, stage: Stage, folder: Path, engine: E
     place.mkdir(parents=True, exist_ok=True)
     packs = stage.plan(place, reproduction.device)
     ids = [id for pack in packs for id in pack.ids]
-    if isinstance(engine, StageEngine):
-        engine = engine.of(stage)
-    if reproduction.one_at_a_time:
-        engine = LocalEngine(reproduction.device)
+    engine = LocalEngine(reproduction.device) if reproduction.one_at_a_time else engine.within(stage.share)
     try:
         run_packs(packs, place, engine, stage.noun, quiet)
     finally:

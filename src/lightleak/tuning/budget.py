@@ -1,6 +1,5 @@
 """How many steps the attacks of a trial take: what a budget of steps or of seconds allows."""
 
-import json
 import os
 import time
 from collections.abc import Mapping
@@ -12,11 +11,12 @@ import torch
 from lightleak.attacks import ATTACKS
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
+from lightleak.core.stored import read_json, write_json
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.experiments.load import parse_config
 from lightleak.experiments.settings import named_settings, plain
-from lightleak.experiments.unit import Unit, write_whole
+from lightleak.experiments.unit import Unit
 from lightleak.tuning.config import BudgetConfig, StudyConfig
 
 TIMED_STEPS = (10, 60)
@@ -72,8 +72,8 @@ def with_measured_steps(study: StudyConfig, tree: Mapping[str, Any], folder: Pat
         ]
         device = resolve_device(config.device)
         measured = {name: steps_within(first[name], study.budget.seconds, device) for name in stepped}
-        write_whole(file, json.dumps(measured))
-    for name, steps in json.loads(file.read_text()).items():
+        write_json(file, measured)
+    for name, steps in read_json(file).items():
         filled["attacks"][name]["steps"] = steps
     return filled
 

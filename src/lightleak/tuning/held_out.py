@@ -1,10 +1,10 @@
 """Compare the best trial, which was partly chosen by luck, with the defaults on held-out data."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lightleak.core.stored import read_json
 from lightleak.core.summary import summarize
 from lightleak.experiments.experiment import Experiment, target_name
 from lightleak.experiments.load import parse_config
@@ -103,7 +103,7 @@ def _of_trainings(
         one["initial"] = {**(one.get("initial") or {}), "batches": 0}
         one["attacks"] = {"random": {}}
         _run(one, place, workers)
-        tested = json.loads((place / TRAINING_FILE).read_text())["test"]
+        tested = read_json(place / TRAINING_FILE)["test"]
         found[str(i)] = float(tested[f"test/{objective.metric.removeprefix(VALIDATION)}"])
     return found
 
@@ -115,8 +115,7 @@ def _judged(rows: list[dict[str, Any]], tree: Mapping[str, Any]) -> list[dict[st
 
 
 def _run(tree: Mapping[str, Any], folder: Path, workers: int) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = run_audit(parse_config({**tree, "workers": workers}), folder, (), silent())["rows"]
-    return rows
+    return run_audit(parse_config({**tree, "workers": workers}), folder, (), silent())["rows"]
 
 
 def _interval(values: Sequence[float]) -> dict[str, Any]:

@@ -181,8 +181,7 @@ def _hold_out(study: Study, workers: int) -> dict[str, Any] | None:
         pair = {trial.number: tree_of(study, trial) for trial in (default, best)}
         found = compare(settings.objectives[0], pair, settings.held_out, folder, workers)
         write_whole(file, json.dumps(to_json(found)))
-    compared: dict[str, Any] | None = json.loads(file.read_text())
-    return compared
+    return json.loads(file.read_text())
 
 
 def _print_ended(study: Study, console: Console, printed: set[int]) -> None:

@@ -16,6 +16,9 @@ from lightleak.tuning.parameter import MISSING, Condition, Parameter, is_search,
 
 _LEFT_OUT = object()
 
+Searches = Mapping[str, list[Parameter]]
+"""The ranges of every searched setting, by its dotted key."""
+
 
 @dataclass(frozen=True)
 class Space:
@@ -205,9 +208,7 @@ def _named(alternatives: list[Parameter]) -> list[Parameter]:
     return [replace(one, name=f"{one.key}#{ranges.index(one.range) + 1}") for one in alternatives]
 
 
-def _check_condition(
-    parameter: Parameter, condition: Condition, searches: Mapping[str, list[Parameter]], fixed: Mapping[str, Any]
-) -> None:
+def _check_condition(parameter: Parameter, condition: Condition, searches: Searches, fixed: Mapping[str, Any]) -> None:
     """Raise `UsageError` for a condition that names no setting, or that no value of a searched one can meet."""
     place = f"{parameter.key}: when names {condition.key!r}"
     if condition.key not in searches:
@@ -228,7 +229,7 @@ def _check_condition(
             raise UsageError(f"{place}, which must be {' or '.join(one.allowed for one in others)}, got {words(value)}")
 
 
-def _ordered(searches: Mapping[str, list[Parameter]]) -> list[str]:
+def _ordered(searches: Searches) -> list[str]:
     """Return keys in the order of the config, but each after those that its conditions name.
 
     Raises:
@@ -253,10 +254,7 @@ def _ordered(searches: Mapping[str, list[Parameter]]) -> list[str]:
 
 
 def _is_possible(
-    parameter: Parameter,
-    searches: Mapping[str, list[Parameter]],
-    fixed: Mapping[str, Any],
-    possible: Iterable[Parameter],
+    parameter: Parameter, searches: Searches, fixed: Mapping[str, Any], possible: Iterable[Parameter]
 ) -> bool:
     """Whether fixed settings leave the conditions a chance, given those ``possible`` that they may name."""
     return all(

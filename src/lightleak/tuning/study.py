@@ -145,8 +145,7 @@ class Study:
     @property
     def trials(self) -> list[Any]:
         """Optuna's trials, by number."""
-        trials: list[Any] = self.optuna.get_trials(deepcopy=False)
-        return trials
+        return self.optuna.get_trials(deepcopy=False)
 
     @property
     def complete(self) -> list[Any]:

@@ -64,7 +64,7 @@ def test_every_cell_names_an_audit_that_can_be_made(name, published):
         training = training_of(cell, published)
         named = replace(cell, property_name=cell.property_name if "=" in str(cell.property_name) else "a=b")
         if cell.attack != "sm_pia":
-            audit_of(training, [named], published, (0, 1), None)
+            audit_of(training, [named], Selection(as_published=published, seeds=(0, 1)))
 
 
 def test_cells_of_one_training_share_it():
@@ -88,7 +88,7 @@ def test_every_cell_gets_one_value_per_training(name, published):
         groups.setdefault(training_of(meant, published), []).append(meant)
     rows, names = [], []
     for training, cells in groups.items():
-        config = audit_of(training, cells, published, (0, 1), None)
+        config = audit_of(training, cells, Selection(as_published=published, seeds=(0, 1)))
         for job in plan_jobs(config):
             names += [f"{training.name}/{unit}" for unit in job.ids]
             rows += [
@@ -130,11 +130,11 @@ def test_what_a_table_varies_reaches_the_attack():
 
 
 def test_as_published_is_what_its_code_does():
-    config = audit_of(training_of(ONE, True), [replace(ONE, attack="provfl_b")], True, (0,), None)
+    config = audit_of(training_of(ONE, True), [replace(ONE, attack="provfl_b")], Selection(as_published=True))
     assert (config.parties.order, config.data.split_seed, config.attack_epochs) == ("published", 42, (18,))
     made = attack_named("provfl_b", config.attacks["provfl_b"]).options()
     assert (made["features"], made["clip"]) == ("sorted", False)
-    assert audit_of(training_of(ONE, False), [ONE], False, (0,), None).attack_epochs == (18,)
+    assert audit_of(training_of(ONE, False), [ONE], Selection()).attack_epochs == (18,)
 
 
 def test_a_table_is_run_and_compared(quick, tmp_path):

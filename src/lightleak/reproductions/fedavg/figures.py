@@ -1,6 +1,5 @@
 """The FedAvg paper's figures: a client's images above what attacks reconstruct of them (Fig. 2 to 11)."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,7 +20,7 @@ from lightleak.core.matching import match_rows
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.seeds import derive_seed
-from lightleak.experiments.unit import write_whole
+from lightleak.core.stored import read_json, write_json, write_whole
 from lightleak.report.blocks import Block, Page, Section
 from lightleak.report.page import fill, render
 from lightleak.report.sections.pictures import PictureRow, picture_row
@@ -59,7 +58,7 @@ def write_figure(folder: Path, title: str, notes: Sequence[str], units: Sequence
         units: each has kept the client's images and then what an attack made of them.
         shown: number of images that are shown; None: all of them.
     """
-    kept = [json.loads(pictures_file(folder, unit).read_text()) for unit in units]
+    kept = [read_json(pictures_file(folder, unit)) for unit in units]
     rows = [row for i, of_unit in enumerate(kept) for row in (of_unit if i == 0 else of_unit[1:])]
     blocks = [_block(row["name"], row["png"][:shown]) for row in rows]
     section = Section("pictures", "Pictures", (*notes, *blocks))
@@ -155,7 +154,7 @@ def attack_with_pictures(clients: ImageClients, setting: AttackSetting, name: st
         shown = epochs | {"mean over the epochs": mean}
     kept = [kept_pictures("the client's images", true)]
     kept += [kept_pictures(caption, images[order], true) for caption, images in shown.items()]
-    write_whole(pictures_file(at.folder, unit_id(clients, name, 0)), json.dumps(kept))
+    write_json(pictures_file(at.folder, unit_id(clients, name, 0)), kept)
     return [attack_row(clients, setting, name, 0, (update, truth), found)]
 
 

@@ -7,9 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.fedavg.simulate.label_counts import FedAvgLabelMethod, restore_fedavg_counts
-from lightleak.attacks.gradient_inversion.network.client import client_network
-from lightleak.attacks.gradient_inversion.optimize.labels import round_counts
+from lightleak.attacks.gradient_inversion.fedavg.simulate.label_counts import FedAvgLabelMethod, restore_whole_counts
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.image_similarity import matched_psnr
 from lightleak.core.observations import ClientUpdate
@@ -155,13 +153,7 @@ def restored_counts(
     update: ClientUpdate, method: FedAvgLabelMethod, seed: int, index: int, device: torch.device
 ) -> Tensor:
     """Whole label counts, LongTensor ``[classes]``, from the same random images for every method."""
-    facts, network = update.facts, client_network(update).to(device)
-    steps, rate = facts.local_steps, facts.learning_rate
-    assert steps is not None and rate is not None  # a client's own update states both
-    before, buffers = ({k: v.to(device) for k, v in tensors.items()} for tensors in (update.parameters, update.buffers))
-    after = {name: value + update.update[name].to(device) for name, value in before.items()}
+    assert update.facts.local_steps is not None  # a client's own update states them
     width = NetworkSpec.from_dict(update.network).layout.width
     dummy = torch.randn(DUMMY_IMAGES, width, generator=generator(seed, "label images", index)).to(device)
-    sgd = facts.momentum, facts.weight_decay
-    counts = restore_fedavg_counts(network, before, after, buffers, facts.n_rows, rate, steps, dummy, method, *sgd)
-    return round_counts(counts.cpu(), facts.n_rows)
+    return restore_whole_counts(update, update.facts.local_steps, dummy, method)

@@ -277,8 +277,7 @@ def paper_settings(paper: str) -> dict[str, Any]:
     ['measurements', 'notes', 'presets', 'titles']
     """
     text = files(__package__).joinpath(f"{paper}.yaml").read_text(encoding="utf-8")
-    content: dict[str, Any] = read_yaml(text)
-    return content
+    return read_yaml(text)
 
 
 def note(paper: str, name: str, **values: object) -> str:
@@ -287,8 +286,7 @@ def note(paper: str, name: str, **values: object) -> str:
     >>> note("provfl", "auc", seed=3)
     'AUC is that of one training (seed 3).'
     """
-    text: str = paper_settings(paper)["notes"][name]
-    return text.format(**values)
+    return paper_settings(paper)["notes"][name].format(**values)
 
 
 def measurements(paper: str, metric: str) -> int:

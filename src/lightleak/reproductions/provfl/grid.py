@@ -132,11 +132,9 @@ def epoch_of(cell: PaperCell, as_published: bool) -> int:
     return PUBLISHED_EPOCH if as_published else DATASETS[str(cell.dataset)]["training.epochs"] - 2
 
 
-def audit_of(
-    training: Training, cells: Iterable[PaperCell], as_published: bool, seeds: tuple[int, ...], folder: str | None
-) -> VerticalConfig:
+def audit_of(training: Training, cells: Sequence[PaperCell], selection: Selection) -> VerticalConfig:
     """The audit that runs every attack of ``cells`` on a training they share."""
-    attacked = list(cells)
+    as_published, folder = selection.as_published, selection.data_folder
     changes = {name: value for name, value in DATASETS[training.dataset].items() if name != "property"}
     changes["data.options"] = {**changes.get("data.options", {}), **options_at_hand(training.dataset, folder)}
     changes |= {
@@ -144,12 +142,12 @@ def audit_of(
         "data.name": training.dataset,
         "data.folder": folder,
         "data.split_seed": PUBLISHED_SPLIT if as_published else None,
-        "properties": list(dict.fromkeys(cell.property_name for cell in attacked if cell.property_name is not None)),
-        "adversaries": sorted({cell.adversary for cell in attacked if cell.adversary is not None}) or ["C1"],
-        "attacks": dict(attack_of(cell, as_published) for cell in attacked if cell.attack) or {"provfl_b": {}},
-        "defenses": dict(defense_of(cell, as_published) for cell in attacked),
-        "attack_epochs": sorted({epoch_of(cell, as_published) for cell in attacked}),
-        "seeds": seeds,
+        "properties": list(dict.fromkeys(cell.property_name for cell in cells if cell.property_name is not None)),
+        "adversaries": sorted({cell.adversary for cell in cells if cell.adversary is not None}) or ["C1"],
+        "attacks": dict(attack_of(cell, as_published) for cell in cells if cell.attack) or {"provfl_b": {}},
+        "defenses": dict(defense_of(cell, as_published) for cell in cells),
+        "attack_epochs": sorted({epoch_of(cell, as_published) for cell in cells}),
+        "seeds": selection.seeds,
         "title": f"ProVFL on {training.dataset}",
     }
     return VerticalConfig.parse(SETTINGS["audit"], changes, "provfl.yaml")
@@ -188,19 +186,15 @@ class SplitTrainings(Reproduction):
         groups: dict[Training, list[PaperCell]] = {}
         for cell in self.trained_cells():
             self.meant[cell] = cell
-            try:
+            with self.noting_problems(cell.dataset):
                 whole = replace(cell, **self.table.options.get("every_cell", {}))
                 self.meant[cell] = resolved(whole, self.selection.data_folder)
                 training = training_of(self.meant[cell], self.selection.as_published)
                 groups.setdefault(training, []).append(self.meant[cell])
-            except LightLeakError as error:
-                self.problems.append(f"{cell.dataset}: {error}")
         self.audits: dict[Training, VerticalConfig] = {}
         for training, cells in groups.items():
-            try:
+            with self.noting_problems(training.dataset):
                 self.audits[training] = self.audit(training, cells)
-            except LightLeakError as error:
-                self.problems.append(f"{training.dataset}: {error}")
 
     def trained_cells(self) -> Sequence[PaperCell]:
         """The cells that need an attack or a training."""
@@ -208,11 +202,9 @@ class SplitTrainings(Reproduction):
 
     def audit(self, training: Training, cells: Sequence[PaperCell]) -> VerticalConfig:
         """The audit of a training that cells share."""
-        published, selection = self.selection.as_published, self.selection
-        config = audit_of(training, cells, published, selection.seeds, selection.data_folder)
-        if self.table.options.get("companions") and not published:
-            return replace(config, attacks={**config.attacks, **COMPANIONS})
-        return config
+        config = audit_of(training, cells, self.selection)
+        has_companions = self.table.options.get("companions") and not self.selection.as_published
+        return replace(config, attacks={**config.attacks, **COMPANIONS}) if has_companions else config
 
     def stages(self) -> Sequence[Stage]:
         """One audit per training, each in its own folder."""
@@ -394,5 +386,5 @@ def correlation(cell: PaperCell, selection: Selection) -> float:
 
 def audit_of_cell(cell: PaperCell, selection: Selection, seed: int | None = None) -> VerticalConfig:
     """The audit of one seed behind one cell, by default of the first."""
-    published, seeds = selection.as_published, selection.seeds[:1] if seed is None else (seed,)
-    return audit_of(training_of(cell, published), [cell], published, seeds, selection.data_folder)
+    one = replace(selection, seeds=selection.seeds[:1] if seed is None else (seed,))
+    return audit_of(training_of(cell, selection.as_published), [cell], one)

@@ -1,6 +1,5 @@
 """How norms differ with a property (Table II, Fig. 2 and 4), and how well two worlds are distinguished (Table VII)."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,11 +15,12 @@ from lightleak.attacks.property_inference.shadow_models import ShadowConfig, Sha
 from lightleak.attacks.property_inference.two_worlds import nearest_world, two_world_accuracy
 from lightleak.core.grouping import by_key
 from lightleak.core.seeds import derive_seed, generator
+from lightleak.core.stored import write_json, write_whole
 from lightleak.core.summary import Summary, summarize
 from lightleak.experiments.kinds.vertical.config import AuxiliaryConfig, VerticalConfig
 from lightleak.experiments.kinds.vertical.job import Trained, attack_named, plan_jobs
 from lightleak.experiments.kinds.vertical.rows import norm_entries
-from lightleak.experiments.unit import file_name, write_whole
+from lightleak.experiments.unit import file_name
 from lightleak.metrics.norm_distributions import draw_populations, norm_distances, sorted_norm_distances
 from lightleak.report.intervals import Estimate
 from lightleak.report.sections.bound import bound_page
@@ -58,7 +58,7 @@ class NormStudy(Reproduction):
         done = plan_jobs(self.audit(seed, variant))[0].train(at.device, at.report)
         facts = {"dataset": "adult", "defense": "none", "seed": seed, "variant": variant}
         entries = [entry | facts for entry in norm_entries(done.observations[0], done.truth)]
-        write_whole(at.folder / "norms" / f"{variant}-s{seed}.json", json.dumps(entries))
+        write_json(at.folder / "norms" / f"{variant}-s{seed}.json", entries)
         return done, entries
 
 

@@ -4,7 +4,6 @@ The paper prints the best of a grid of weights, chosen on the clients it reports
 attack on a validation client that no cell reports: first all of the search, then what is reported.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -15,9 +14,10 @@ import torch
 
 from lightleak.core.grouping import by_key
 from lightleak.core.seeds import derive_seed
+from lightleak.core.stored import write_json
 from lightleak.experiments.campaign import UpdatePack, finished_rows, update_packs
 from lightleak.experiments.federation_config import ProtocolConfig
-from lightleak.experiments.unit import Unit, write_whole
+from lightleak.experiments.unit import Unit
 from lightleak.reproductions.paper.values import PaperCell, note
 from lightleak.reproductions.reproduction import Row, Rows, Stage
 from lightleak.reproductions.settings import Selection, check_settings
@@ -61,16 +61,17 @@ class PriorSearch(UpdateAttacks):
         return local_setting_of(cell)
 
     def candidates(self, setting: Setting) -> Sequence[Weight]:
-        """The weights that are tried; none where there is nothing to choose."""
-        return PRIOR_WEIGHTS if has_prior(setting) else ()
+        """The weights that are tried; none where no epochs are tied together by a prior, or the attack has none."""
+        has_prior = setting.protocol.local_epochs > 1 and setting.attack not in WITHOUT_PRIOR
+        return PRIOR_WEIGHTS if has_prior else ()
 
     def usual(self, setting: Setting) -> Weight | None:
         """The weight where none was tried; None leaves the attack unchanged."""
         return None if setting.attack in WITHOUT_PRIOR else 0.0
 
     def weighted(self, setting: Setting, weight: Any) -> Setting:
-        """The setting with a weight."""
-        return weighted(setting, weight)
+        """The setting with a weight of the epoch prior; None leaves the attack unchanged."""
+        return setting if weight is None else setting.with_options(epoch_prior=weight)
 
     def stages(self) -> list[Stage]:
         """The search, then the reported attacks, whose plan reads what the search found."""
@@ -134,7 +135,7 @@ class PriorSearch(UpdateAttacks):
             | {"chosen": row["setting"] in chosen}
             for row in finished
         ]
-        write_whole(folder / SEARCH_FILE, json.dumps(record, indent=1))
+        write_json(folder / SEARCH_FILE, record, indent=1)
 
     def where(self, cell: PaperCell) -> Row:
         """The rows of the cell's setting with its weight."""
@@ -226,16 +227,6 @@ def local_setting_of(cell: PaperCell) -> Setting:
         label_order="batches",
     )
     return Setting.of(cell, {}, labels="true", protocol=protocol)
-
-
-def has_prior(setting: Setting) -> bool:
-    """Return whether there are several epochs for a prior to tie together; the baseline has none."""
-    return setting.protocol.local_epochs > 1 and setting.attack not in WITHOUT_PRIOR
-
-
-def weighted(setting: Setting, weight: float | None) -> Setting:
-    """The setting with a weight of the epoch prior; None leaves the attack unchanged."""
-    return setting if weight is None else setting.with_options(epoch_prior=weight)
 
 
 def best_weight(trials: Mapping[Any, Setting], accuracy: Mapping[str, float], usual: Any = 0.0) -> Any:

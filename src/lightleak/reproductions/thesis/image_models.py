@@ -1,6 +1,5 @@
 """A study of PLG-MI on images (thesis Sec. 4.4.1): its settings, and its networks, trained and kept."""
 
-import json
 import math
 import time
 from dataclasses import dataclass, field, replace
@@ -13,13 +12,14 @@ from torch.utils.data import TensorDataset
 from lightleak.attacks.model_inversion.image_inversion import ImageInversionConfig, as_floats, image_logits
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed
+from lightleak.core.stored import read_json, write_json
 from lightleak.data.celeba import PrivateChoice, load_celeba
 from lightleak.data.datamodule import BatchSampler, batch_loader
 from lightleak.data.images import ImageTask, LabeledImages, load_digits_images, split_by_class
 from lightleak.data.sources import dataset_folder
 from lightleak.experiments.kinds.released.judge import ModelScores, accuracy
 from lightleak.experiments.settings import build_settings
-from lightleak.experiments.unit import unit_file, write_whole
+from lightleak.experiments.unit import unit_file
 from lightleak.reproductions.paper.values import paper_settings
 from lightleak.reproductions.reproduction import Place, Work, fit
 from lightleak.targets.checkpoints import LastCheckpoint, load_weights, save_weights
@@ -97,7 +97,7 @@ class ImageStudy:
         """Keep an untrained network with scores of chance, for a rehearsal."""
         save_weights(self._untrained(name, seed), model_folder(folder, name, seed) / "weights.safetensors")
         scores = {"train_accuracy": 0.0, "test_accuracy": 0.0, "epochs": 0, "seconds": 0.0}
-        write_whole(unit_file(folder, f"model-{name}-s{seed}"), json.dumps(scores))
+        write_json(unit_file(folder, f"model-{name}-s{seed}"), scores)
 
     def load_model(self, name: str, seed: int, folder: Path) -> ImageResNet:
         """A finished network, in eval mode."""
@@ -153,7 +153,7 @@ def model_folder(folder: Path, name: str, seed: int) -> Path:
 
 def image_model_scores(name: str, seed: int, folder: Path) -> ModelScores:
     """Return the scores of a finished network; it trains for a fixed time, without validation images."""
-    kept = json.loads(unit_file(folder, f"model-{name}-s{seed}").read_text())
+    kept = read_json(unit_file(folder, f"model-{name}-s{seed}"))
     return ModelScores(**kept, validation_accuracy=math.nan)
 
 

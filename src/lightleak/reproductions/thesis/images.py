@@ -1,6 +1,5 @@
 """The thesis's image tables, on scikit-learn's digits, or on CelebA where its files are there (thesis Sec. 5.1)."""
 
-import json
 import math
 import shutil
 import time
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.model_inversion.attack import Workplace
+from lightleak.attacks.model_inversion.class_sampler import ClassSampler
 from lightleak.attacks.model_inversion.image_inversion import (
     FittedImages,
     ImageInversionConfig,
@@ -28,11 +28,11 @@ from lightleak.core.former_names import REGISTERED
 from lightleak.core.records import to_json
 from lightleak.core.results import ALL
 from lightleak.core.seeds import derive_seed, generator
+from lightleak.core.stored import read_json, write_json, write_whole
 from lightleak.data.images import ImageTask, LabeledImages, to_pixels
 from lightleak.experiments.kinds.released.judge import fact_sheet
 from lightleak.experiments.kinds.released.kind import gather_entries
 from lightleak.experiments.kinds.released.rows import thinned
-from lightleak.experiments.unit import write_whole
 from lightleak.metrics.inversion.attack_accuracy import accuracy_of_counts, class_counts
 from lightleak.metrics.inversion.image_distances import frechet_distance, knn_distance
 from lightleak.report.sections.pictures import FILE_NAME, picture_row, pictures_json
@@ -213,9 +213,9 @@ class ImageAttack:
             **{f"{role}_scores": fact_sheet(scores) for role, scores in models.items()},
         }
         shown = chosen.classes[: self.study.shown]
-        write_whole(folder / "inversion" / f"{unit}.json", json.dumps(to_json(entry)))
+        write_json(folder / "inversion" / f"{unit}.json", to_json(entry))
         pictures = {"classes": [names[index] for index in shown], "rows": judge.pictures(samples, shown)}
-        write_whole(folder / "pictures" / f"{unit}.json", json.dumps(pictures))
+        write_json(folder / "pictures" / f"{unit}.json", pictures)
         return row
 
 
@@ -224,10 +224,8 @@ def public_samples(
 ) -> ImageSamples:
     """Pseudo-labeled public images, drawn with replacement."""
     began = time.perf_counter()
-    u = torch.rand(len(labels), generator=generator(seed, "public images"), dtype=torch.float64)
-    count = chosen.used[labels]
-    start = chosen.used.cumsum(0)[labels] - count
-    images = as_floats(public.pixels[chosen.rows[start + (u * count).long().clamp(max=count - 1)]])
+    sampler = ClassSampler(chosen.rows, chosen.labels, len(chosen.used))
+    images = as_floats(public.pixels[sampler.draw_rows(labels, generator(seed, "public images"))])
     loss = cross_entropy(image_logits(target, images, device), labels)
     return ImageSamples(images, labels, loss, loss, "random", time.perf_counter() - began)
 
@@ -380,6 +378,6 @@ def _gather_pictures(rows: Rows, seed: int, folder: Path) -> None:
     grids = []
     for row in rows:
         if row["seed"] == seed:
-            kept = json.loads((folder / "pictures" / f"{row['unit']}.json").read_text())
+            kept = read_json(folder / "pictures" / f"{row['unit']}.json")
             grids.append({"target": row["target"], "attack": row["attack"], "search": row["latent_search"], **kept})
     write_whole(folder / FILE_NAME, pictures_json(grids))

@@ -1,6 +1,5 @@
 """The thesis's tables on Diabetes-130; its own MIMIC-IV needs credentials, so ours are measured on another table."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any, ClassVar
 
 from lightleak.core.errors import UsageError
 from lightleak.core.results import ALL
+from lightleak.core.stored import read_json
 from lightleak.core.summary import Summary, summarize, summarize_by
 from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.kinds.released.job import plan_attacks, plan_models
@@ -196,7 +196,7 @@ class ClosestRows(ReleasedAudits):
     def leave(self, rows: Rows, folder: Path) -> None:
         """See `ReleasedAudits.leave`; also read the closest rows by class."""
         super().leave(rows, folder)
-        found = json.loads((folder / "setting-2" / "inversion.json").read_text())["entries"][0]["nearest"]
+        found = read_json(folder / "setting-2" / "inversion.json")["entries"][0]["nearest"]
         self.nearest: Mapping[str, Any] = {pair["class"]: pair for pair in found}
         self.classes = prepare_world(self.audits["2"], self.selection.seeds[0]).task.schema.label.categories
 

@@ -268,10 +268,8 @@ class FrontierConfig(FederatedConfig):
     def _attacks_of(self, point: Point) -> dict[str, dict[str, Any]]:
         """Attacks of the config, guessing, and what knows the defense; what the config sets goes before."""
         known = {name: options for name, options in point.known_to.items() if self.adaptive and self._reads(name)}
-        named = {name: {**known.get(name, {}), **options} for name, options in self.attacks.items()}
-        return {**named, **{name: dict(options) for name, options in known.items() if name not in named}} | {
-            BASELINE: self.attacks.get(BASELINE, {})
-        }
+        names = (*self.attacks, *known, BASELINE)
+        return {name: {**known.get(name, {}), **self.attacks.get(name, {})} for name in names}
 
     def _reads(self, attack: str) -> bool:
         """Whether an attack is of this protocol: some read gradients, some weight updates, `audit_max` both."""

@@ -6,9 +6,8 @@ with all categories and the label right and all numbers within TabLeak's toleran
 categorical column of a row that is otherwise known.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 from lightleak.core.grouping import by_key
 from lightleak.core.guarantee import success_bound
 from lightleak.core.seeds import derive_seed, generator
+from lightleak.core.stored import write_json
 from lightleak.defenses.horizontal.dp_sgd import DPSGD
 from lightleak.defenses.horizontal.per_sample import clip_factors, per_sample_gradients
 from lightleak.experiments.campaign import rows_of
@@ -28,7 +28,6 @@ from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.federation_config import defense_of
 from lightleak.experiments.kinds.frontier.config import FrontierConfig
 from lightleak.experiments.pack import Pack, Place, Task
-from lightleak.experiments.unit import write_whole
 from lightleak.metrics.cells import Cells, agreement
 from lightleak.metrics.dp_game import best_prior, coordinates, exceeds, play
 from lightleak.report.intervals import bounded
@@ -215,7 +214,7 @@ def write_games(config: FrontierConfig, experiment: Experiment, folder: Path) ->
         return epsilons(known[noise, max_norm], rate, steps)
 
     entries = [asdict(game) for game in summarize_games(played, config.games.trials, granted)]
-    write_whole(folder / FILE_NAME, json.dumps({"schema_version": SCHEMA_VERSION, "entries": entries}, indent=1))
+    write_json(folder / FILE_NAME, {"schema_version": SCHEMA_VERSION, "entries": entries}, indent=1)
 
 
 def epsilons(defense: DPSGD, rate: float, steps: int) -> dict[str, float]:
@@ -226,13 +225,5 @@ def epsilons(defense: DPSGD, rate: float, steps: int) -> dict[str, float]:
         rate: probability of a row to enter a batch.
         steps: of the training.
     """
-    by = {
-        name: DPSGD(noise_multiplier=defense.noise(), delta=defense.delta, accountant=name).epsilon(rate, steps)
-        for name in ("rdp", "prv")
-    }
-    return {
-        "delta": defense.delta,
-        "release_epsilon": defense.release_epsilon(),
-        "epsilon_rdp": by["rdp"],
-        "epsilon_prv": by["prv"],
-    }
+    spent = {f"epsilon_{name}": replace(defense, accountant=name).epsilon(rate, steps) for name in ("rdp", "prv")}
+    return {"delta": defense.delta, "release_epsilon": defense.release_epsilon(), **spent}

@@ -1,6 +1,5 @@
 """The frontier as a table on the terminal."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -8,8 +7,8 @@ from typing import Any
 
 from lightleak.core.records import to_json
 from lightleak.core.results import NONE
+from lightleak.core.stored import write_json
 from lightleak.experiments.terminal import Column, Lines
-from lightleak.experiments.unit import write_whole
 from lightleak.report.budget import budget
 from lightleak.report.format import DASH, percent, points
 from lightleak.report.intervals import Estimate
@@ -74,13 +73,13 @@ FILE_NAME = "frontier.json"
 def write_frontier(folder: Path, rows: Sequence[dict[str, Any]]) -> None:
     """Write the file of the rows of results.json; points of which nothing is measured yet are left out."""
     entries = [entry(frontier) for frontier in compare_raw(rows, folder.name)]
-    write_whole(folder / FILE_NAME, json.dumps({"schema_version": SCHEMA_VERSION, "entries": entries}, indent=1))
+    write_json(folder / FILE_NAME, {"schema_version": SCHEMA_VERSION, "entries": entries}, indent=1)
 
 
 def entry(frontier: Frontier) -> dict[str, Any]:
     """One frontier, JSON-ready."""
     row = frontier.first
-    known: dict[str, Any] = to_json(
+    return to_json(
         {
             **{name: getattr(row, name) for name in ("dataset", "target", "protocol", "batch_size", "training")},
             "labels": row.label_setting,
@@ -91,7 +90,6 @@ def entry(frontier: Frontier) -> dict[str, Any]:
             "points": [_point(frontier, standing) for standing in frontier.standings],
         }
     )
-    return known
 
 
 def _point(frontier: Frontier, standing: Standing) -> dict[str, Any]:

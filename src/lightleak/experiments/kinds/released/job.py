@@ -1,6 +1,5 @@
 """The unit of work of a released-model audit: one attack is fitted, then evaluated several times with every search."""
 
-import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from lightleak.core.errors import ObservationError, placed
 from lightleak.core.records import to_json
 from lightleak.core.released_model import ReleasedModel
 from lightleak.core.seeds import derive_seed
+from lightleak.core.stored import write_json, write_whole
 from lightleak.data.column import Column
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.inversion_task import InversionTask
@@ -28,7 +28,8 @@ from lightleak.experiments.kinds.released.rows import Evaluation, FittedAttack, 
 from lightleak.experiments.observed import named_captures
 from lightleak.experiments.pack import Pack
 from lightleak.experiments.took import Took
-from lightleak.experiments.unit import file_name, unit_file, write_whole
+from lightleak.experiments.unit import file_name, unit_file
+from lightleak.metrics.inversion.score import sample_statistics
 from lightleak.metrics.inversion.sdmetrics_scores import sdmetrics_scores
 from lightleak.targets import NetworkSpec
 from lightleak.targets.spec import is_differentiable
@@ -59,7 +60,7 @@ class AttackPack(Pack):
     @property
     def ids(self) -> Sequence[str]:
         """One unit per search and evaluation."""
-        return [self._unit(search, k) for search in self._searches for k in self._evaluations]
+        return [self._unit(search, k) for search in self.config.samples.searches for k in self._evaluations]
 
     @property
     def kind(self) -> str:
@@ -108,14 +109,14 @@ class AttackPack(Pack):
         setting = self.setting or self.config.setting
         made = FittedAttack(self.config, self.seed, self.label, setting, attack, fitted, subject)
         reference = PublicReference.of(subject.seen, attack.pseudo_labels)
-        for search in self._searches:
+        for search in self.config.samples.searches:
             for k in self._evaluations:
                 file = unit_file(folder, self._unit(search, k))
                 if search not in fitted.searches:
-                    write_whole(file, json.dumps([]))  # a baseline that searches nothing
+                    write_json(file, [])  # a baseline that searches nothing
                 elif not file.is_file():
                     rows = list(self._evaluate(made, reference, search, k, folder))
-                    write_whole(file, json.dumps(to_json(rows)))
+                    write_json(file, to_json(rows))
                 report(1.0)
         shutil.rmtree(place, ignore_errors=True)
 
@@ -133,12 +134,12 @@ class AttackPack(Pack):
             # As many rows as there are private ones, classes as they come.
             free = fitted.draw_labels(len(judge.train), derive_seed(seed, "classes"))
             generated = fitted.generate(free, derive_seed(seed, "all"), search).rows
-            statistics = judge.statistics(generated)
+            statistics = sample_statistics(generated, judge.private)
             if self.config.samples.sdmetrics:
                 quality = sdmetrics_scores(judge.train, generated, judge.encoder.schema)
         one = Evaluation(unit, k, samples, scores, statistics)
         if k == 0:
-            write_whole(folder / "inversion" / f"{unit}.json", json.dumps(to_json(made.entry(one))))
+            write_json(folder / "inversion" / f"{unit}.json", to_json(made.entry(one)))
             if not self.config.redact:
                 write_rows(folder, unit, samples, made.subject.label, self.config.raw_csv)
         public = compared_with_public(reference, fitted, samples, judge, seed)
@@ -151,10 +152,6 @@ class AttackPack(Pack):
         world = self.world or prepare_world(self.config, self.seed)
         seen = observe(self.config, world, self.seed, folder)
         return Subject(seen, load_judge(folder, world, self.seed), task_facts(world.task))
-
-    @property
-    def _searches(self) -> Sequence[str]:
-        return self.config.samples.searches
 
     @property
     def _evaluations(self) -> Sequence[int]:

@@ -1,6 +1,5 @@
 """The truth of a released-model audit: private rows, and the evaluation models that say what a row looks like."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -14,16 +13,10 @@ from torch import Tensor, nn
 
 from lightleak.core.class_samples import ClassSamples
 from lightleak.core.errors import ObservationError
-from lightleak.core.stored import FILE_MODE, FOLDER_MODE, read_facts, read_groups, write_groups
+from lightleak.core.stored import read_facts, read_groups, write_parts
 from lightleak.data.datamodule import EVALUATION_BATCH_SIZE
 from lightleak.data.encoder import TableEncoder
-from lightleak.metrics.inversion.score import (
-    PrivateRows,
-    SampleScores,
-    SampleStatistics,
-    sample_statistics,
-    score_samples,
-)
+from lightleak.metrics.inversion.score import PrivateRows, SampleScores, score_samples
 from lightleak.targets import NetworkSpec, build_network
 
 SCHEMA_VERSION = 1
@@ -92,28 +85,18 @@ class Judge:
         logits, second = (logits_of(network, inputs) for network in (self.network, self.disjoint))
         return score_samples(samples.rows, samples.labels, logits, self.private, seed, disjoint=second)
 
-    def statistics(self, rows: pd.DataFrame) -> SampleStatistics:
-        """Compare the columns of rows of all classes with those of the private training rows."""
-        return sample_statistics(rows, self.private)
-
     def save(self, folder: Path) -> None:
         """Write the truth into ``folder`` (created), readable by its owner only."""
-        folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
         encoder, statistics = self.encoder.to_state()
-        weights, second = self.network.state_dict(), self.disjoint.state_dict()
-        groups = {"weights": weights, "disjoint": second, "encoder": statistics}
-        write_groups(folder / "tensors.safetensors", groups)
+        weights = {"weights": self.network.state_dict(), "disjoint": self.disjoint.state_dict()}
         facts = {
             "schema_version": SCHEMA_VERSION,
             "network": self.spec.to_dict(),
             "encoder": encoder,
             "models": {name: asdict(scores) for name, scores in self.models.items()},
         }
-        (folder / "facts.json").write_text(json.dumps(facts, indent=1))
-        for name, rows in (("train", self.train), ("test", self.test), ("unseen", self.unseen)):
-            rows.to_parquet(folder / f"{name}.parquet", index=False)
-        for file in folder.iterdir():
-            file.chmod(FILE_MODE)
+        tables = {"train": self.train, "test": self.test, "unseen": self.unseen}
+        write_parts(folder, facts, {**weights, "encoder": statistics}, tables)
 
     @classmethod
     def load(cls, folder: Path) -> "Judge":

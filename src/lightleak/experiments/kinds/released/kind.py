@@ -1,6 +1,5 @@
 """``kind: released-model``: a model and its judges are trained, and the model's classes are inverted."""
 
-import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +14,7 @@ from rich.console import Console
 from lightleak.callbacks.capture_store import is_whole
 from lightleak.core.bounds import require_at_most
 from lightleak.core.errors import UnsupportedError, UsageError
-from lightleak.core.stored import set_aside
+from lightleak.core.stored import read_json, set_aside, write_json
 from lightleak.experiments.engine import Engine
 from lightleak.experiments.kind import Checked, Kind, Ready, Rows, Stage
 from lightleak.experiments.kinds.released.config import ReleasedConfig
@@ -32,7 +31,7 @@ from lightleak.experiments.kinds.released.summary import released_tables
 from lightleak.experiments.probe import Estimate, Probed, RunPlan, measure_pack
 from lightleak.experiments.terminal import Lines
 from lightleak.experiments.training import check_trainer
-from lightleak.experiments.unit import unit_file, write_whole
+from lightleak.experiments.unit import unit_file
 from lightleak.metrics.inversion.sdmetrics_scores import require_sdmetrics
 from lightleak.targets import build_network
 from lightleak.targets.spec import is_differentiable
@@ -176,6 +175,5 @@ def _keep_observations(config: ReleasedConfig, folder: Path) -> None:
 
 def gather_entries(folder: Path) -> None:
     """Gather what the attacks left for the report."""
-    files = sorted((folder / "inversion").glob("*.json"))
-    entries = [json.loads(file.read_text()) for file in files]
-    write_whole(folder / "inversion.json", json.dumps({"schema_version": 1, "entries": entries}))
+    entries = [read_json(file) for file in sorted((folder / "inversion").glob("*.json"))]
+    write_json(folder / "inversion.json", {"schema_version": 1, "entries": entries})

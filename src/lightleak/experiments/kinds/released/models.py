@@ -185,14 +185,10 @@ def train_model(
     module = TabularClassifier(spec, settings.optimizer, seed=derive_seed(seed, "weights"))
     # The timer also counts the part before an interruption.
     checkpoint, timer = LastCheckpoint(place / "checkpoints"), Timer()
-    callbacks: list[Callback] = [
-        SeedEveryEpoch(derive_seed(seed, "epochs")),
-        EarlyStopping(
-            "train/loss", min_delta=settings.min_delta, patience=settings.patience, check_on_train_epoch_end=True
-        ),
-        timer,
-        checkpoint,
-    ]
+    stopping = EarlyStopping(
+        "train/loss", min_delta=settings.min_delta, patience=settings.patience, check_on_train_epoch_end=True
+    )
+    callbacks: list[Callback] = [SeedEveryEpoch(derive_seed(seed, "epochs")), stopping, timer, checkpoint]
     lonely = len(train) % settings.batch_size == 1  # a batch of one row has no statistics to normalise with
     batches = BatchSampler(len(train), settings.batch_size, True, derive_seed(seed, "batches"), drop_last=lonely)
     with one_training(

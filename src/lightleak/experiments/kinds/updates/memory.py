@@ -146,7 +146,7 @@ def _keep_known(
     for unit in units:
         found = known.get(unit.attack, {}).get(unit.facts["batch_index"])
         if found is not None and unit_file(folder, unit.id).name not in present:
-            keep_result(unit, *unit.observe(), found, unit.make_attack().options(), folder, kept)
+            keep_result(unit, unit.observe(), found, folder, kept, {})
 
 
 def _digest(update: ClientUpdate) -> str:

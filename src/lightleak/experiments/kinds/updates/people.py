@@ -1,6 +1,5 @@
 """What a run leaves of every person behind its updates: ``people.json``, and ``people.csv`` for the owner."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -14,12 +13,13 @@ from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.people import CSV_FILE, KEY
 from lightleak.core.records import write_record
 from lightleak.core.small_groups import without_small_groups
+from lightleak.core.stored import read_json, write_json, write_whole
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.image_scale import is_image_state
 from lightleak.data.prepared import PreparedTable
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment
-from lightleak.experiments.unit import Unit, people_file, write_whole
+from lightleak.experiments.unit import Unit, people_file
 from lightleak.metrics.identity import Behind, identify
 from lightleak.metrics.people.evidence import Proposed
 from lightleak.metrics.people.population import Population
@@ -86,7 +86,7 @@ def write_people(
         found = people_of(attack, updates, people, counted, attack in whole)
         entries.append(write_record(without_small_groups(found) if config.redact else found))
         tables.append(table_of(attack, updates, people))
-    write_whole(folder / SUMMARY_FILE, json.dumps({KEY: entries}, indent=1))
+    write_json(folder / SUMMARY_FILE, {KEY: entries}, indent=1)
     if not config.redact:
         write_whole(folder / CSV_FILE, csv_text(pd.concat(tables), raw=config.raw_csv))
 
@@ -121,5 +121,4 @@ def captured_people(
 def read_summary(folder: Path) -> Mapping[str, Any]:
     """The key of ``results.json``; empty where the people are not known, or the run is not finished."""
     file = folder / SUMMARY_FILE
-    found: Mapping[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
-    return found
+    return read_json(file) if file.is_file() else {}

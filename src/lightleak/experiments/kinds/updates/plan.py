@@ -42,7 +42,7 @@ def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> lis
     defended = release_facts(config.defense, experiment.spec)
     if not config.defense.is_none:
         defended = defense_facts(config.defense, folder / TRAINING_FILE, config.protocol.local_epochs) | defended
-    observed: list[tuple[str, Callable[[], Observed], dict[str, Any]]] = []
+    observed: list[tuple[str, Callable[[], Observed], dict[str, Any], bool]] = []
     captures = list_captures(root) if (root := folder / "captures").is_dir() else []
     order = numpy_generator(config.seed, "sample").permutation(len(captures)).tolist()
     for size in config.initial.batch_sizes:
@@ -54,34 +54,27 @@ def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> lis
             # An epsilon is about the whole training and its sampled batches; a fresh client sends one whole batch,
             # which `release_epsilon` is about.
             facts |= {name: value for name, value in defended.items() if name != "epsilon"}
-            observed.append((f"initial-b{size}-{i:03d}", client(size, i), facts))
+            observed.append((f"initial-b{size}-{i:03d}", client(size, i), facts, False))
     if isinstance(defense_of(config.defense), DPSGD) and not config.protocol.is_fedavg:
         # Of the training alone: a fresh client has the rows it is given.
         defended |= {"planned_batch_size": config.training.batch_size}
     for i, taken in enumerate(captures):
         update = recall_update(taken)
-        observed.append((taken.name, StoredUpdate(load_own_capture, taken), capture_facts(update, i) | defended))
+        facts, observe = capture_facts(update, i) | defended, StoredUpdate(load_own_capture, taken)
+        observed.append((taken.name, observe, facts, config.capture.is_whole))
     units = []
     for attack, changed in config.attacks.items():
         options = with_label_setting(config, attack, changed)
-        drawn = {captures[i].name for i in order[: config.capture.sample.get(attack)]}
+        skipped = {captures[i].name for i in order[config.capture.sample.get(attack, len(order)) :]}
         common = {
             "dataset": experiment.table.card.name,
             "target": target_name(experiment.spec),
             "labels": label_setting(config, options),
         }
         units += [
-            Unit(
-                f"{attack}-{where}",
-                attack,
-                options,
-                observe,
-                common | facts,
-                config.seed,
-                keeps_people=config.capture.is_whole and isinstance(observe, StoredUpdate),
-            )
-            for where, observe, facts in observed
-            if where in drawn or not isinstance(observe, StoredUpdate)
+            Unit(f"{attack}-{where}", attack, options, observe, common | facts, config.seed, keeps_people=keeps_people)
+            for where, observe, facts, keeps_people in observed
+            if where not in skipped
         ]
     return units
 

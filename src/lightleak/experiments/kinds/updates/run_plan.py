@@ -2,7 +2,6 @@
 
 import copy
 import os
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,12 +25,13 @@ from lightleak.attacks.gradient_inversion.network.tokens import trace_any
 from lightleak.callbacks.capture_store import save_capture
 from lightleak.core.certificate import Feasibility
 from lightleak.core.errors import UnsupportedError
+from lightleak.core.grouping import by_key
 from lightleak.data.codes import codes_notice
 from lightleak.experiments.attack_settings import shares_statistics
 from lightleak.experiments.campaign import packs_without_a_run
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment, target_name
-from lightleak.experiments.federation_config import ProtocolConfig, defense_of
+from lightleak.experiments.federation_config import defense_of
 from lightleak.experiments.kinds.updates.plan import client_sizes, plan_units
 from lightleak.experiments.probe import Probed, RunPlan, bytes_words, estimate, probe_training, seconds_words
 from lightleak.experiments.training import client_rows, data_module, places_of_training
@@ -98,18 +98,8 @@ def captured_units(config: AuditConfig, experiment: Experiment) -> list[Unit]:
     """Stand-ins for the attacks on updates that the training will record: fresh clients with as many rows."""
     if not config.rounds:
         return []
-    epochs = sorted({epoch for epoch in config.capture.epochs if epoch < config.rounds})
-    alike = _like_captured(config, experiment)
-    return [
-        one
-        for attack in config.attacks
-        for one in [
-            replace(unit, id=f"{unit.id}-{epoch}", facts={**unit.facts, "source": "training", "epoch": epoch})
-            for epoch in epochs
-            for unit in alike
-            if unit.attack == attack
-        ][: config.capture.sample.get(attack)]
-    ]
+    of_attacks = by_key(_stand_ins(config, experiment, "training"), lambda unit: unit.attack)
+    return [unit for attack, units in of_attacks.items() for unit in units[: config.capture.sample.get(attack)]]
 
 
 def monitored_units(config: AuditConfig, experiment: Experiment) -> list[Unit]:
@@ -117,17 +107,22 @@ def monitored_units(config: AuditConfig, experiment: Experiment) -> list[Unit]:
     monitor = config.monitor
     if not config.rounds or monitor.attack is None:
         return []
-    looks = {epoch for epoch in config.capture.epochs if epoch < config.rounds and epoch % monitor.every == 0}
     changed = replace(config, attacks={monitor.attack: monitor.options})
-    alike = _like_captured(changed, experiment)
-    return [replace(unit, facts={**unit.facts, "source": MONITOR, "epoch": e}) for e in sorted(looks) for unit in alike]
+    return _stand_ins(changed, experiment, MONITOR, monitor.every)
 
 
-def _like_captured(config: AuditConfig, experiment: Experiment) -> list[Unit]:
+def _stand_ins(config: AuditConfig, experiment: Experiment, source: str, every: int = 1) -> list[Unit]:
+    """Every attack on fresh clients in place of the updates of all captured epochs, or of every so many."""
+    epochs = sorted({epoch for epoch in config.capture.epochs if epoch < config.rounds and epoch % every == 0})
     rows = client_rows(config, experiment)
     of_an_epoch = updates_of_epoch(config, experiment)
     initial = replace(config.initial, batch_sizes=(rows,), batches=of_an_epoch)
-    return plan_units(replace(config, initial=initial), experiment, Path(os.devnull))
+    alike = plan_units(replace(config, initial=initial), experiment, Path(os.devnull))
+    return [
+        replace(unit, id=f"{unit.id}-{epoch}", facts={**unit.facts, "source": source, "epoch": epoch})
+        for epoch in epochs
+        for unit in alike
+    ]
 
 
 def updates_of_epoch(config: AuditConfig, experiment: Experiment) -> int:
@@ -161,7 +156,6 @@ def feasibility_lines(config: AuditConfig, experiment: Experiment) -> list[str]:
     layers = relu_chain(network)
     kind = RowKind.of(experiment.encoder.schema, drops_units(network))
     fedavg = config.protocol.is_fedavg
-    expect: Callable[[int], Feasibility]
     try:
         # Known statistics of a batch leave its rows apart, as running ones do, and so do those of numbers alone.
         trained = without_dropout(copy.deepcopy(network).train())
@@ -177,16 +171,19 @@ def feasibility_lines(config: AuditConfig, experiment: Experiment) -> list[str]:
     except UnsupportedError as error:
         return [f"does not apply: {error}"]
     shapes = traced.shapes[:-1]
-    if fedavg and layers is not None:
-        hidden = [network.get_parameter(f"{layer}.weight").shape[0] for layer in layers[:-1]]
-        expect = partial(expected_of_delta, hidden=hidden, encoded_width=width, kind=kind)
-    elif fedavg and _is_fitted(config, network):
-        expect = partial(_expected_halfway, config.protocol, [shape[0] for shape in shapes], width, kind)
-    elif fedavg:
-        expect = partial(expected_of_delta, hidden=[shapes[0][0]], encoded_width=shapes[0][1] - 1, kind=kind)
-    else:
+
+    def expect(n_rows: int) -> Feasibility:
+        if fedavg and layers is not None:
+            hidden = [network.get_parameter(f"{layer}.weight").shape[0] for layer in layers[:-1]]
+            return expected_of_delta(n_rows, hidden, width, kind)
+        if fedavg and _is_fitted(config, network):
+            steps = config.protocol.local_training(n_rows).steps(n_rows)
+            return expected_halfway(n_rows, steps, [shape[0] for shape in shapes], width, kind)
+        if fedavg:
+            return expected_of_delta(n_rows, [shapes[0][0]], shapes[0][1] - 1, kind)
         of_layers = expected_of_layers if traced.first_sees_cells else expected_behind_tokens
-        expect = partial(of_layers, shapes=shapes, kind=kind)
+        return of_layers(n_rows, shapes, kind)
+
     lines = []
     for size in [size * config.protocol.aggregate for size in client_sizes(config, experiment)]:
         found = expect(size)
@@ -229,10 +226,3 @@ def _is_fitted(config: AuditConfig, network: nn.Module) -> bool:
     chain, protocol = smooth_chain(network), config.protocol
     is_plain = protocol.aggregate == 1 and not protocol.momentum and not drops_units(network)
     return chain is not None and len(chain[0]) > 1 and is_plain
-
-
-def _expected_halfway(
-    protocol: ProtocolConfig, hidden: Sequence[int], width: int, kind: RowKind, n_rows: int
-) -> Feasibility:
-    steps = protocol.local_epochs * -(-n_rows // protocol.local_batch_of(n_rows))
-    return expected_halfway(n_rows, steps, hidden, width, kind)

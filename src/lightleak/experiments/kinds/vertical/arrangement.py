@@ -81,9 +81,8 @@ def _dealt_out(
             share = order.victim_width / sum(column.width for column in schema.columns)
     share = share if parties.victim_share is None else parties.victim_share
     shares = [share, *[(1 - share) / (parties.number - 1)] * (parties.number - 1)]
-    by_name = dict(zip(schema.names, schema.columns, strict=True))
     first = [wanted.column, *(name for name in names if name != wanted.column)]
-    ordered = replace(schema, columns=tuple(by_name[name] for name in first))
+    ordered = replace(schema, columns=tuple(map(schema.column, first)))
     return partition_columns(ordered, ratio=shares, by="width")
 
 
@@ -156,8 +155,7 @@ def arrange_published(
         Encoded rows ``[n, d]`` float32, the widths of victim and adversary, and who holds what.
     """
     wanted.check(schema)
-    by_name = dict(zip(schema.names, schema.columns, strict=True))
-    ones = [(name, value) for name in order.listed(schema) for value in _values(by_name[name], order)]
+    ones = [(name, value) for name in order.listed(schema) for value in _values(schema.column(name), order)]
     numbers: list[tuple[str, str | None]] = [(name, None) for name in order.numbers]
     encoded = [*numbers, *ones] if order.numbers_first else [*ones, *numbers]
     own = (wanted.column, wanted.value)
@@ -168,13 +166,11 @@ def arrange_published(
     ]
     inputs = torch.from_numpy(np.stack(columns, axis=1).astype(np.float32))
     widths = (order.victim_width, len(encoded) - order.victim_width)
-    held = [{name for name, _ in part} for part in (encoded[: widths[0]], encoded[widths[0] :])]
     # A feature that is torn apart counts for the victim: the adversary's remaining columns of it are the leak.
-    owners = (
-        tuple(name for name in schema.names if name in held[0]),
-        tuple(name for name in schema.names if name not in held[0]),
-    )
-    return inputs, widths, Arrangement(owners, 0, 1)
+    held = {name for name, _ in encoded[: order.victim_width]}
+    victims = tuple(name for name in schema.names if name in held)
+    others = tuple(name for name in schema.names if name not in held)
+    return inputs, widths, Arrangement((victims, others), 0, 1)
 
 
 def _values(column: Column, order: PublishedOrder) -> Sequence[str]:

@@ -1,6 +1,5 @@
 """The unit of work of a vertical audit: one split training, and every attack on what it let its parties see."""
 
-import json
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,7 @@ from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResul
 from lightleak.core.parties import Adversary, Kind
 from lightleak.core.records import to_json
 from lightleak.core.seeds import derive_seed
-from lightleak.core.stored import DAMAGED, set_aside
+from lightleak.core.stored import DAMAGED, set_aside, write_json
 from lightleak.data.property import Property
 from lightleak.data.vertical import VerticalDataModule
 from lightleak.defenses.vertical import VerticalDefense, make_defense
@@ -34,7 +33,7 @@ from lightleak.experiments.kinds.vertical.world import World, draw_auxiliary, pr
 from lightleak.experiments.pack import Pack, Report
 from lightleak.experiments.took import Took
 from lightleak.experiments.training import one_training
-from lightleak.experiments.unit import file_name, unit_file, write_whole
+from lightleak.experiments.unit import file_name, unit_file
 from lightleak.targets.split import SplitClassifier, SplitSpec
 
 
@@ -118,7 +117,7 @@ class Job(Pack):
                 variant = done.augmentation.describe() if label == attack.name else label
                 names = {"label": label, "variant": variant, **took.facts()}
                 row = estimate_row(unit, attack, found, seen, done.truth, defense) | facts | names
-                write_whole(unit_file(folder, unit), json.dumps(to_json(row)))
+                write_json(unit_file(folder, unit), to_json(row))
         shutil.rmtree(spill, ignore_errors=True)
 
     def train(self, device: torch.device, report: Report, spill: Path | None = None) -> "Trained":
@@ -133,24 +132,17 @@ class Job(Pack):
         before = self.world or prepare_world(config, self.wanted, self.seed)
         world = before.defended(defense, derive_seed(self.seed, "defense"))
         world, auxiliary = draw_auxiliary(world, self.wanted, config.auxiliary, self.seed)
-        at = world.arrangement
-        augmentation = self._augmentation(world)
-        first_adversary = self.attacks[0][1]
+        at, epochs = world.arrangement, config.epochs_attacked
+        label, first_adversary = self.attacks[0]
+        augmentation = attack_named(label, config.attacks[label]).training_part(first_adversary, world.n_classes)
         began = time.perf_counter()
         captures = [
-            IntermediateCapture(
-                at.adversary, at.victim, adversary, config.epochs_attacked, folder=spill and spill / adversary
-            )
+            IntermediateCapture(at.adversary, at.victim, adversary, epochs, folder=spill and spill / adversary)
             for adversary in dict.fromkeys(adversary for _, adversary in self.attacks)
         ]
-        augmenting = augmentation.callbacks(
-            first_adversary,
-            at.adversary,
-            auxiliary,
-            world.rows_of(auxiliary.ids, at.adversary),
-            derive_seed(self.seed, "augmentation"),
-            (world.train.ids, world.has_property) if augmentation.needs_every_property else None,
-        )
+        own, seed = world.rows_of(auxiliary.ids, at.adversary), derive_seed(self.seed, "augmentation")
+        every_property = (world.train.ids, world.has_property) if augmentation.needs_every_property else None
+        augmenting = augmentation.callbacks(first_adversary, at.adversary, auxiliary, own, seed, every_property)
         module = self._module(world)
         data = VerticalDataModule(
             world.train, world.test, settings.batch_size, settings.shuffle, derive_seed(self.seed, "batches")
@@ -164,16 +156,10 @@ class Job(Pack):
         truth = PropertyTruth(str(self.wanted), float(before.has_property.float().mean()), has_property)
         observations = tuple(
             observation_of(config, world, auxiliary, capture.adversary, epoch, *capture.results(epoch))
-            for epoch in config.epochs_attacked
+            for epoch in epochs
             for capture in captures
         )
         return Trained(world, module, augmentation, observations, truth, seconds)
-
-    def _augmentation(self, world: World) -> TrainingPart:
-        """What the attack does during the training; nothing where attacks only watch."""
-        label, adversary = self.attacks[0]
-        attack = attack_named(label, self.config.attacks[label])
-        return attack.training_part(adversary, world.n_classes)
 
     def _module(self, world: World) -> SplitClassifier:
         """The split network before its training, with what a defense does to what it sends."""
@@ -207,7 +193,7 @@ class Job(Pack):
     def _keep_norms(self, folder: Path, seen: IntermediateResults, truth: PropertyTruth, facts: dict[str, Any]) -> None:
         common = {key: facts[key] for key in ("dataset", "defense", "seed")} | {"variant": self.who}
         entries = [entry | common for entry in norm_entries(seen, truth)]
-        write_whole(self._norm_file(folder, seen.facts.epoch), json.dumps(to_json(entries)))
+        write_json(self._norm_file(folder, seen.facts.epoch), to_json(entries))
 
     def _norm_file(self, folder: Path, epoch: int) -> Path:
         return folder / "norms" / f"{self._name}-e{epoch:03d}.json"

@@ -1,6 +1,5 @@
 """``kind: vertical``: vertical federated learning is trained, and its parties infer properties."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,6 +17,7 @@ from lightleak.core.grouping import by_key
 from lightleak.core.intermediate_results import IntermediateResults
 from lightleak.core.parties import VISIBLE
 from lightleak.core.seeds import derive_seed
+from lightleak.core.stored import read_json, write_json
 from lightleak.data.property import Property
 from lightleak.defenses.vertical import VerticalDefense
 from lightleak.experiments.engine import Engine
@@ -33,7 +33,7 @@ from lightleak.experiments.probe import Estimate, Probed, RunPlan, measure_pack
 from lightleak.experiments.terminal import Lines
 from lightleak.experiments.took import Took
 from lightleak.experiments.training import check_trainer
-from lightleak.experiments.unit import file_name, write_whole
+from lightleak.experiments.unit import file_name
 from lightleak.targets.trainer import quiet_lightning
 
 
@@ -100,8 +100,8 @@ class VerticalKind(Kind[VerticalConfig, None]):
         """Gather what the trainings left of the norm distributions."""
         files = sorted((folder / "norms").glob("*.json"))
         if files:
-            entries = [entry for file in files for entry in json.loads(file.read_text())]
-            write_whole(folder / "norms.json", json.dumps({"schema_version": 1, "entries": entries}))
+            entries = [entry for file in files for entry in read_json(file)]
+            write_json(folder / "norms.json", {"schema_version": 1, "entries": entries})
 
 
 def _first_observations(config: VerticalConfig, defenses: Sequence[VerticalDefense]) -> Iterator[IntermediateResults]:

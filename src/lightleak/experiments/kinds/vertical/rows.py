@@ -104,8 +104,7 @@ def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _error(row: Mapping[str, Any]) -> float | None:
-    error: float | None = row.get("informed_error", row.get("absolute_error"))
-    return error
+    return row.get("informed_error", row.get("absolute_error"))
 
 
 def _distance(value: float, truth: float | None) -> float | None:

@@ -19,7 +19,7 @@ from lightleak.attacks.gradient_inversion.fedavg.checks import (
 from lightleak.attacks.gradient_inversion.fedavg.simulate.config import FedAvgConfig
 from lightleak.attacks.gradient_inversion.fedavg.simulate.epoch_matching import match_epochs
 from lightleak.attacks.gradient_inversion.fedavg.simulate.image_codec import image_codec
-from lightleak.attacks.gradient_inversion.fedavg.simulate.label_counts import restore_fedavg_counts
+from lightleak.attacks.gradient_inversion.fedavg.simulate.label_counts import restore_whole_counts
 from lightleak.attacks.gradient_inversion.fedavg.simulate.label_split import orders_of, random_split, shared_positions
 from lightleak.attacks.gradient_inversion.fedavg.simulate.problem import (
     build_update_matcher,
@@ -32,12 +32,7 @@ from lightleak.attacks.gradient_inversion.fedavg.simulate.schedule import Schedu
 from lightleak.attacks.gradient_inversion.network.checks import require_fit
 from lightleak.attacks.gradient_inversion.network.client import client_network
 from lightleak.attacks.gradient_inversion.optimize.chain_options import require_options
-from lightleak.attacks.gradient_inversion.optimize.labels import (
-    DUMMY_ROWS,
-    expand_counts,
-    require_restorable,
-    round_counts,
-)
+from lightleak.attacks.gradient_inversion.optimize.labels import DUMMY_ROWS, expand_counts, require_restorable
 from lightleak.attacks.gradient_inversion.optimize.reach import require_reach
 from lightleak.attacks.gradient_inversion.optimize.shell import Posed, RestartedInversion
 from lightleak.attacks.gradient_inversion.tables.codec import RowCodec, table_codec
@@ -205,23 +200,11 @@ class FedAvgInversion(RestartedInversion[FedAvgConfig]):
         return random_split(labels.view(clients, -1), schedule.epochs, draws)
 
     def _restored(self, update: ClientUpdate, draws: torch.Generator) -> Tensor:
-        facts, method = update.facts, self.config.labels
-        assert facts.learning_rate is not None and method != "true"  # `check`; the caller
+        steps, method = total_steps(self.name, update.facts), self.config.labels
+        assert method != "true"  # the caller
         width = NetworkSpec.from_dict(update.network).layout.width
-        counts = restore_fedavg_counts(
-            client_network(update),
-            update.parameters,
-            {name: p + update.update[name] for name, p in update.parameters.items()},
-            update.buffers,
-            facts.n_rows,
-            facts.learning_rate,
-            total_steps(self.name, facts),
-            torch.randn(DUMMY_ROWS, width, generator=draws),
-            method,
-            facts.momentum,
-            facts.weight_decay,
-        )
-        return expand_counts(round_counts(counts, facts.n_rows))
+        dummy = torch.randn(DUMMY_ROWS, width, generator=draws)
+        return expand_counts(restore_whole_counts(update, steps, dummy, method))
 
 
 def _scaled(progress: Progress, share: float, fraction: float) -> None:

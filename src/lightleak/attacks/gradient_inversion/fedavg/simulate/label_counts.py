@@ -6,13 +6,16 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from lightleak.attacks.gradient_inversion.network.client import client_network
 from lightleak.attacks.gradient_inversion.optimize.labels import (
     LastLayerStatistics,
     last_layer_statistics,
     last_linear,
     require_restorable,
+    round_counts,
 )
 from lightleak.core.errors import UsageError
+from lightleak.core.observations import ClientUpdate
 
 FedAvgLabelMethod = Literal["interpolated", "geng_server", "geng_client"]
 """Where the statistics of Eq. 2 are taken: on the way from the weights before to those after, or at one end of it."""
@@ -75,6 +78,27 @@ def restore_fedavg_counts(
     )
     end = last_layer_statistics(network, parameters_after, buffers, dummy) if method == "interpolated" else start
     return interpolated_counts(gradient, start, end, n_rows, local_steps)
+
+
+def restore_whole_counts(update: ClientUpdate, local_steps: int, dummy: Tensor, method: FedAvgLabelMethod) -> Tensor:
+    """Whole rows per class behind an update, LongTensor ``[classes]`` on the CPU.
+
+    Args:
+        update: a weight update that says its learning rate.
+        local_steps: see `restore_fedavg_counts`, as ``method``; errors likewise.
+        dummy: rows of Gaussian noise, on the device that computes.
+        method: where the statistics are taken.
+    """
+    facts, network = update.facts, client_network(update).to(dummy.device)
+    assert facts.learning_rate is not None  # callers require one
+    before, delta, buffers = (
+        {name: tensor.to(dummy.device) for name, tensor in tensors.items()}
+        for tensors in (update.parameters, update.update, update.buffers)
+    )
+    after = {name: value + delta[name] for name, value in before.items()}
+    n_rows, rate, sgd = facts.n_rows, facts.learning_rate, (facts.momentum, facts.weight_decay)
+    counts = restore_fedavg_counts(network, before, after, buffers, n_rows, rate, local_steps, dummy, method, *sgd)
+    return round_counts(counts.cpu(), n_rows)
 
 
 def interpolated_counts(
