@@ -248,7 +248,7 @@ def test_a_search_gets_its_share_of_the_time(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(module.time, "monotonic", lambda: 0.0)
     budget = module._Budget(LocalEngine(CPU), 30.0, tmp_path, frozenset())
     table = PriorSearch(replace(TABLES["tableak-made1"], run="tableak.prior_search.PriorSearch"), Selection())
-    assert [budget.of(stage)._end for stage in table.stages()] == [10.0, 30.0]
+    assert [budget.within(stage.share)._end for stage in table.stages()] == [10.0, 30.0]
     assert table.in_part() == Selection(batches=5, search_restarts=1)
 
 
