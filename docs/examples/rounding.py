@@ -7,8 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from lightleak.core.bounds import bounded
 from lightleak.core.facts import Facts
-from lightleak.defenses.defense import POSITIVE, Limits
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense
 
 
@@ -23,10 +23,9 @@ class Rounding(UpdateDefense):
 
     name: ClassVar[str] = "rounding"
     citation: ClassVar[str] = "LightLeak's documentation"
-    limits: ClassVar[Mapping[str, Limits]] = {"step": POSITIVE}
     varies: ClassVar[str | None] = "step"  # what a curve of leakage against accuracy varies
 
-    step: float = 0.001
+    step: float = bounded(0.001, gt=0)
 
     def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
         """What leaves the client; a random defense takes its randomness from `draws`."""

@@ -1,13 +1,10 @@
 """Base class of the settings of attacks: types checked on construction, copies with changes, a JSON-ready form."""
 
-import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cache
-from types import NoneType, UnionType
-from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Self
 
-from lightleak.core.bounds import check_bounds
+from lightleak.core.bounds import check_settings
 from lightleak.core.errors import UsageError
 from lightleak.core.former_names import note_once
 
@@ -34,18 +31,10 @@ class AttackSettings:
     owner: ClassVar[str] = "the attack"
 
     def __post_init__(self) -> None:
-        hints = self._hints()
         for name in self.names():
-            value = getattr(self, name)
-            if isinstance(value, list):
+            if isinstance(value := getattr(self, name), list):
                 object.__setattr__(self, name, tuple(value))
-            _check(name, getattr(self, name), hints[name])
-        check_bounds(self)
-
-    @classmethod
-    @cache
-    def _hints(cls) -> dict[str, Any]:
-        return get_type_hints(cls)
+        check_settings(self)
 
     @classmethod
     def names(cls) -> list[str]:
@@ -116,12 +105,6 @@ class AttackSettings:
         return options
 
 
-def require_one_of(name: str, value: Any, allowed: Collection[Any]) -> None:
-    """Raise `UsageError` for a value that is not among those allowed."""
-    if value not in allowed:
-        raise UsageError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-
-
 def _with_new_names(options: dict[str, Any]) -> dict[str, Any]:
     found = {}
     for name, value in options.items():
@@ -133,30 +116,3 @@ def _with_new_names(options: dict[str, Any]) -> dict[str, Any]:
             value = RENAMED_VALUES[new, value]
         found[new] = value
     return found
-
-
-def _check(name: str, value: Any, hint: Any) -> None:
-    """Refuse a value that is not of the declared type, before it fails in the middle of a run."""
-    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    if value is None and NoneType in parts:
-        return
-    words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
-    if words and (value in words or not {int, float}.intersection(parts)):
-        require_one_of(name, value, words)
-    elif any(get_origin(part) is tuple for part in parts):
-        _check_entries(name, value, get_args(parts[0])[0])
-    elif bool in parts and not isinstance(value, bool):
-        raise UsageError(f"{name} must be true or false, got {value!r}")
-    elif int in parts and (isinstance(value, bool) or not isinstance(value, int)):
-        raise UsageError(f"{name} must be a whole number, got {value!r}")
-    elif float in parts:
-        usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not usable:
-            raise UsageError(f"{name} must be a finite number, got {value!r}")
-
-
-def _check_entries(name: str, value: Any, hint: Any) -> None:
-    if not isinstance(value, tuple):
-        raise UsageError(f"{name} must be a list, got {value!r}")
-    for entry in value:
-        _check(name, entry, hint)

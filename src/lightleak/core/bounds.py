@@ -1,4 +1,4 @@
-"""Bounds and choices of settings, declared with the field and checked by one function.
+"""Types, bounds and choices of settings, declared with the field and checked by one function.
 
 >>> from dataclasses import dataclass
 >>> @dataclass(frozen=True)
@@ -9,9 +9,12 @@ Traceback (most recent call last):
 lightleak.core.errors.UsageError: training.epochs must be at least 0, got -1
 """
 
+import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import Any, ClassVar
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 from lightleak.core.errors import UsageError
 
@@ -76,17 +79,65 @@ def bounds_of(declared: "Field[Any]") -> Bounds | None:
     return found
 
 
-def check_bounds(config: Any, section: str = "") -> None:
-    """Raise `UsageError` if a field of a dataclass is outside the limits that it was declared with.
+@cache
+def types_of(kind: Any) -> dict[str, Any]:
+    """Annotations of a class by name."""
+    return get_type_hints(kind)
+
+
+def check_settings(settings: Any, before: str = "") -> None:
+    """Raise `UsageError` if a field of a dataclass is not of its type, or outside the limits it was declared with.
 
     Args:
-        config: the dataclass.
-        section: its place in the config, which errors name.
+        settings: the dataclass.
+        before: what errors put before the name of a field.
     """
-    for declared in fields(config):
-        limits, value = bounds_of(declared), getattr(config, declared.name)
+    hints = types_of(type(settings))
+    for declared in fields(settings):
+        if declared.init:
+            require_type(f"{before}{declared.name}", getattr(settings, declared.name), hints[declared.name])
+    check_bounds(settings, before)
+
+
+def check_bounds(settings: Any, before: str = "") -> None:
+    """As `check_settings`, of values whose types are known to be right."""
+    for declared in fields(settings):
+        limits, value = bounds_of(declared), getattr(settings, declared.name)
         if limits is not None and value is not None:
-            require_within(limits, f"{section}.{declared.name}" if section else declared.name, value)
+            require_within(limits, f"{before}{declared.name}", value)
+
+
+def require_type(name: str, value: Any, hint: Any) -> None:
+    """Raise `UsageError` for a value that is not of the declared type, before it fails in the middle of a run."""
+    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    if value is None and NoneType in parts:
+        return
+    words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
+    if words and (value in words or not {int, float}.intersection(parts)):
+        require_one_of(name, value, words)
+    elif any(get_origin(part) is tuple for part in parts):
+        _require_entries(name, value, get_args(parts[0])[0])
+    elif bool in parts and not isinstance(value, bool):
+        raise UsageError(f"{name} must be true or false, got {value!r}")
+    elif int in parts and (isinstance(value, bool) or not isinstance(value, int)):
+        raise UsageError(f"{name} must be a whole number, got {value!r}")
+    elif float in parts:
+        usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not usable:
+            raise UsageError(f"{name} must be a finite number, got {value!r}")
+
+
+def require_one_of(name: str, value: Any, allowed: Collection[Any]) -> None:
+    """Raise `UsageError` for a value that is not among those allowed."""
+    if value not in allowed:
+        raise UsageError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+
+
+def _require_entries(name: str, value: Any, hint: Any) -> None:
+    if not isinstance(value, tuple):
+        raise UsageError(f"{name} must be a list, got {value!r}")
+    for entry in value:
+        require_type(name, entry, hint)
 
 
 def require_within(limits: Bounds, name: str, value: Any) -> None:
@@ -141,7 +192,7 @@ class Section:
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value that is not allowed."""
-        check_bounds(self, self.section)
+        check_bounds(self, f"{self.section}." if self.section else "")
         self.check()
 
     def check(self) -> None:

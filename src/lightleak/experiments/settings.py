@@ -7,14 +7,13 @@ of the wrong type are refused with their place.
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
-from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin
 
 import yaml
 
-from lightleak.core.bounds import Bounds, Section, bounded, require_within
+from lightleak.core.bounds import Bounds, Section, bounded, require_within, types_of
 from lightleak.core.errors import UsageError, close_match
 from lightleak.core.former_names import REGISTERED, current_name, note_once
 from lightleak.core.yaml_text import MAX_NUMBER, RefusedYaml, read_yaml_file, unwritable
@@ -115,7 +114,7 @@ def build_settings(kind: type[T], tree: Mapping[str, Any], source: str) -> T:
 
 def _built(kind: Any, usual: Any, tree: Mapping[str, Any], prefix: str, source: str) -> Any:
     """A dataclass of plain values, or a copy of the instance ``usual`` with these values."""
-    hints, declared = _hints(kind), {one.name: one for one in fields(kind) if one.init}
+    hints, declared = types_of(kind), {one.name: one for one in fields(kind) if one.init}
     for name in tree:
         if name not in declared:
             place, known = f"{prefix}{name}" if prefix else repr(name), ", ".join(declared)
@@ -136,9 +135,6 @@ def _built(kind: Any, usual: Any, tree: Mapping[str, Any], prefix: str, source: 
             raise UsageError(f"{source}: {place} is required")
     _require_limits({name: list(value) for name, value in values.items() if isinstance(value, tuple)}, prefix)
     return kind(**values) if usual is None else replace(usual, **values)
-
-
-_hints = cache(get_type_hints)
 
 
 def _typed(value: Any, hint: Any, place: str, source: str) -> Any:

@@ -12,7 +12,7 @@ from lightleak.attacks.model_inversion.mode_normalizer import DEVIATIONS
 from lightleak.attacks.model_inversion.segments import BlockArgmax
 from lightleak.attacks.model_inversion.shared_transform import SharedTransform
 from lightleak.attacks.model_inversion.table_transform import ModeTransform, TableTransform
-from lightleak.attacks.settings import require_one_of
+from lightleak.core.bounds import require_one_of
 from lightleak.core.errors import DataError, UnsupportedError
 from lightleak.data.encoder import TableEncoder
 

@@ -28,7 +28,7 @@ from lightleak.attacks.model_inversion.shared_transform import SharedTransform
 from lightleak.attacks.model_inversion.table_transform import ModeTransform, TableTransform
 from lightleak.attacks.model_inversion.tabular_generator import TabularGenerator
 from lightleak.attacks.model_inversion.tpe_search import TPESearchConfig
-from lightleak.attacks.settings import require_one_of
+from lightleak.core.bounds import require_one_of
 from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.core.released_model import ReleasedModel
 from lightleak.core.seeds import derive_seed, fresh_generator

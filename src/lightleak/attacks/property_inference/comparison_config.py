@@ -7,8 +7,8 @@ from lightleak.attacks.property_inference.estimators import REGRESSORS
 from lightleak.attacks.property_inference.norms import Norm
 from lightleak.attacks.property_inference.populations import Features, fraction_grid
 from lightleak.attacks.property_inference.record_features import require_some_kinds
-from lightleak.attacks.settings import AttackSettings, require_one_of
-from lightleak.core.bounds import bounded
+from lightleak.attacks.settings import AttackSettings
+from lightleak.core.bounds import bounded, require_one_of
 from lightleak.core.errors import UsageError
 from lightleak.core.parties import Kind
 

@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from lightleak.core.bounds import bounded
 from lightleak.core.facts import Facts
-from lightleak.defenses.defense import Limits
 from lightleak.defenses.draws import laplace
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, KnownTo, UpdateDefense, with_draws
 
@@ -19,7 +19,6 @@ class AdditiveNoise(UpdateDefense):
 
     varies: ClassVar[str | None] = "scale"
     known_to: ClassVar[KnownTo] = {"exact_joint": {}, "exact_fedavg": {}}
-    limits: ClassVar[Mapping[str, Limits]] = {"scale": Limits()}
 
     scale: float
 
@@ -54,7 +53,7 @@ class GaussianNoise(AdditiveNoise):
     name: ClassVar[str] = "gaussian_noise"
     citation: ClassVar[str] = "Vero et al., TabLeak: Tabular Data Leakage in Federated Learning, ICML 2023, Table 6"
 
-    scale: float = 0.01
+    scale: float = bounded(0.01, ge=0)
 
     def noise(self, like: Tensor, draws: torch.Generator) -> Tensor:
         """See `AdditiveNoise.noise`."""
@@ -82,7 +81,7 @@ class LaplacianNoise(AdditiveNoise):
     name: ClassVar[str] = "laplacian_noise"
     citation: ClassVar[str] = "Dimitrov et al., Data Leakage in Federated Averaging, TMLR 2022, App. C.1"
 
-    scale: float = 0.01
+    scale: float = bounded(0.01, ge=0)
 
     def noise(self, like: Tensor, draws: torch.Generator) -> Tensor:
         """See `AdditiveNoise.noise`."""

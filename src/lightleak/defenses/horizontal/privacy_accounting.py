@@ -3,14 +3,14 @@
 import math
 import warnings
 from dataclasses import dataclass, replace
-from typing import Literal, Self, get_args
+from typing import Literal, Self
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
+from lightleak.core.bounds import bounded, check_settings
 from lightleak.core.errors import UsageError
-from lightleak.defenses.defense import POSITIVE, Limits
 from lightleak.defenses.horizontal.opacus_parts import opacus_parts
 
 Accountant = Literal["rdp", "prv"]
@@ -47,10 +47,10 @@ class PrivacyAccounting:
         UsageError: a value out of range, or not exactly one of noise multiplier and target epsilon.
     """
 
-    noise_multiplier: float | None = None
-    target_epsilon: float | None = None
-    max_grad_norm: float = 1.0
-    delta: float = 1e-5
+    noise_multiplier: float | None = bounded(None, ge=0)
+    target_epsilon: float | None = bounded(None, gt=0)
+    max_grad_norm: float = bounded(1.0, gt=0)
+    delta: float = bounded(1e-5, gt=0, le=0.5)
     accountant: Accountant = "rdp"
 
     def __post_init__(self) -> None:
@@ -59,15 +59,7 @@ class PrivacyAccounting:
                 "dp_sgd: give either noise_multiplier or target_epsilon, "
                 f"got {self.noise_multiplier!r} and {self.target_epsilon!r}"
             )
-        if self.noise_multiplier is not None:
-            Limits().check("dp_sgd: noise_multiplier", self.noise_multiplier)
-        if self.target_epsilon is not None:
-            POSITIVE.check("dp_sgd: target_epsilon", self.target_epsilon)
-        POSITIVE.check("dp_sgd: max_grad_norm", self.max_grad_norm)
-        Limits(high=0.5, open_low=True).check("dp_sgd: delta", self.delta)
-        if self.accountant not in get_args(Accountant):
-            known = ", ".join(get_args(Accountant))
-            raise UsageError(f"dp_sgd: accountant must be one of {known}, got {self.accountant!r}")
+        check_settings(self, "dp_sgd: ")
 
     def epsilon(self, sample_rate: float, steps: int) -> float:
         """Epsilon at `delta` that ``steps`` steps spend, an upper bound; 0 for no step, infinite without noise.

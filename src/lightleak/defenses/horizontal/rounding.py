@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from lightleak.core.errors import UsageError
+from lightleak.core.bounds import bounded
 from lightleak.core.facts import Facts
-from lightleak.defenses.defense import POSITIVE, Limits
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, KnownTo, UpdateDefense, with_draws
 
 MAX_BITS = 16
@@ -44,11 +43,10 @@ class Clipping(UpdateDefense):
 
     name: ClassVar[str] = "clipping"
     citation: ClassVar[str] = "Abadi et al., Deep Learning with Differential Privacy, CCS 2016, Sec. 3.1"
-    limits: ClassVar[Mapping[str, Limits]] = {"max_norm": POSITIVE}
     varies: ClassVar[str | None] = "max_norm"
     known_to: ClassVar[KnownTo] = {"exact": {}, "exact_fedavg": {}}
 
-    max_norm: float = 1.0
+    max_norm: float = bounded(1.0, gt=0)
 
     def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
         """See `UpdateDefense.apply`."""
@@ -88,11 +86,7 @@ class Quantization(UpdateDefense):
     varies: ClassVar[str | None] = "bits"
     known_to: ClassVar[KnownTo] = {"exact_joint": {}, "exact_fedavg": {}}
 
-    bits: int = 2
-
-    def __post_init__(self) -> None:
-        if isinstance(self.bits, bool) or not isinstance(self.bits, int) or not 2 <= self.bits <= MAX_BITS:
-            raise UsageError(f"quantization: bits must be a whole number from 2 to {MAX_BITS}, got {self.bits!r}")
+    bits: int = bounded(2, ge=2, le=MAX_BITS)
 
     def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
         """See `UpdateDefense.apply`."""
@@ -132,11 +126,7 @@ class Transport(UpdateDefense):
     citation: ClassVar[str] = "Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training, 2019"
     known_to: ClassVar[KnownTo] = {"exact_joint": {}, "exact_fedavg": {}}
 
-    format: str = "float16"
-
-    def __post_init__(self) -> None:
-        if self.format not in (*TYPES, "int8"):
-            raise UsageError(f"transport: format must be one of {', '.join(TYPES)}, int8, got {self.format!r}")
+    format: Literal["float16", "bfloat16", "int8"] = "float16"
 
     def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
         """See `UpdateDefense.apply`."""

@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lightleak.core.bounds import bounded
 from lightleak.core.errors import UsageError
 from lightleak.core.facts import Facts
 from lightleak.core.optional import import_optional
-from lightleak.defenses.defense import POSITIVE, Limits
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, KnownTo, UpdateDefense
 from lightleak.defenses.horizontal.privacy_accounting import gaussian_epsilon
 
@@ -142,15 +142,14 @@ class NVFlarePercentile(NVFlareFilter):
 
     name: ClassVar[str] = "nvflare_percentile"
     citation: ClassVar[str] = "Roth et al., NVIDIA FLARE, 2022: PercentilePrivacy; Shokri and Shmatikov, CCS 2015"
-    limits: ClassVar[Mapping[str, Limits]] = {"percentile": Limits(high=100), "gamma": POSITIVE, "scale": POSITIVE}
     varies: ClassVar[str | None] = "percentile"
     known_to: ClassVar[KnownTo] = {"exact_pruned": {}}
     module: ClassVar[str] = "percentile_privacy"
     filter_name: ClassVar[str] = "PercentilePrivacy"
 
-    percentile: float = 10
-    gamma: float = 0.01
-    scale: float = 1.0
+    percentile: float = bounded(10, ge=0, le=100)
+    gamma: float = bounded(0.01, gt=0)
+    scale: float = bounded(1.0, gt=0)
 
     def arguments(self) -> dict[str, Any]:
         """See `NVFlareFilter.arguments`."""
@@ -190,21 +189,16 @@ class NVFlareSVT(NVFlareFilter):
 
     name: ClassVar[str] = "nvflare_svt"
     citation: ClassVar[str] = "Roth et al., NVIDIA FLARE, 2022: SVTPrivacy"
-    limits: ClassVar[Mapping[str, Limits]] = {
-        **{name: POSITIVE for name in ("epsilon", "noise_var", "gamma", "scale")},
-        "fraction": Limits(high=1, open_low=True),
-        "tau": Limits(),
-    }
     varies: ClassVar[str | None] = "noise_var"
     module: ClassVar[str] = "svt_privacy"
     filter_name: ClassVar[str] = "SVTPrivacy"
 
-    noise_var: float = 0.1
-    fraction: float = 0.1
-    epsilon: float = 0.1
-    gamma: float = 1e-5
-    tau: float = 1e-6
-    scale: float = 1.0
+    noise_var: float = bounded(0.1, gt=0)
+    fraction: float = bounded(0.1, gt=0, le=1)
+    epsilon: float = bounded(0.1, gt=0)
+    gamma: float = bounded(1e-5, gt=0)
+    tau: float = bounded(1e-6, ge=0)
+    scale: float = bounded(1.0, gt=0)
 
     def arguments(self) -> dict[str, Any]:
         """See `NVFlareFilter.arguments`."""
@@ -244,13 +238,12 @@ class NVFlareExclude(NVFlareFilter):
 
     name: ClassVar[str] = "nvflare_exclude"
     citation: ClassVar[str] = "Roth et al., NVIDIA FLARE, 2022: ExcludeVars"
-    limits: ClassVar[Mapping[str, Limits]] = {"scale": POSITIVE}
     module: ClassVar[str] = "exclude_vars"
     filter_name: ClassVar[str] = "ExcludeVars"
     known_to: ClassVar[KnownTo] = {"exact_pruned": {}}
 
     exclude: str = "bias"
-    scale: float = 1.0
+    scale: float = bounded(1.0, gt=0)
 
     def __post_init__(self) -> None:
         if not self.exclude:
@@ -324,12 +317,11 @@ class FlowerClipping(FlowerMod):
 
     name: ClassVar[str] = "flower_clipping"
     citation: ClassVar[str] = "Beutel et al., Flower, 2020: fixedclipping_mod"
-    limits: ClassVar[Mapping[str, Limits]] = {"clipping_norm": POSITIVE, "scale": POSITIVE}
     varies: ClassVar[str | None] = "clipping_norm"
     known_to: ClassVar[KnownTo] = {"exact": {}, "exact_fedavg": {}}
 
-    clipping_norm: float = 1.0
-    scale: float = 1.0
+    clipping_norm: float = bounded(1.0, gt=0)
+    scale: float = bounded(1.0, gt=0)
 
     def mod(self, mods: Any) -> Any:
         """See `FlowerMod.mod`."""
@@ -367,18 +359,14 @@ class FlowerLocalDP(FlowerMod):
 
     name: ClassVar[str] = "flower_local_dp"
     citation: ClassVar[str] = "Beutel et al., Flower, 2020: LocalDpMod"
-    limits: ClassVar[Mapping[str, Limits]] = {
-        **{name: POSITIVE for name in ("epsilon", "clipping_norm", "sensitivity", "scale")},
-        "delta": Limits(high=1, open_low=True, open_high=True),
-    }
     varies: ClassVar[str | None] = "epsilon"
     known_to: ClassVar[KnownTo] = {"exact_joint": {}, "exact_fedavg": {}}
 
-    epsilon: float = 1.0
-    clipping_norm: float = 1.0
-    sensitivity: float = 1.0
-    delta: float = 1e-5
-    scale: float = 1.0
+    epsilon: float = bounded(1.0, gt=0)
+    clipping_norm: float = bounded(1.0, gt=0)
+    sensitivity: float = bounded(1.0, gt=0)
+    delta: float = bounded(1e-5, gt=0, lt=1)
+    scale: float = bounded(1.0, gt=0)
 
     def mod(self, mods: Any) -> Any:
         """See `FlowerMod.mod`."""

@@ -10,8 +10,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from lightleak.core.bounds import bounded
 from lightleak.core.facts import Facts
-from lightleak.defenses.defense import Limits
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, KnownTo, UpdateDefense, with_draws
 
 
@@ -41,11 +41,10 @@ class GradientCompression(UpdateDefense):
 
     name: ClassVar[str] = "gradient_compression"
     citation: ClassVar[str] = "Zhu et al., Deep Leakage from Gradients, NeurIPS 2019"
-    limits: ClassVar[Mapping[str, Limits]] = {"keep": Limits(high=1, open_low=True)}
     varies: ClassVar[str | None] = "keep"
     known_to: ClassVar[KnownTo] = {"exact_pruned": {}}
 
-    keep: float = 0.2
+    keep: float = bounded(0.2, gt=0, le=1)
 
     def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
         """See `UpdateDefense.apply`."""
@@ -86,11 +85,10 @@ class RandomPruning(UpdateDefense):
 
     name: ClassVar[str] = "random_pruning"
     citation: ClassVar[str] = "Dimitrov et al., Data Leakage in Federated Averaging, TMLR 2022, App. C.1"
-    limits: ClassVar[Mapping[str, Limits]] = {"probability": Limits(high=1)}
     varies: ClassVar[str | None] = "probability"
     known_to: ClassVar[KnownTo] = {"exact_pruned": {"left_out": "any"}}
 
-    probability: float = 0.5
+    probability: float = bounded(0.5, ge=0, le=1)
 
     def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
         """See `UpdateDefense.apply`."""

@@ -1,15 +1,13 @@
 """D1: Laplace noise on the gradients that come back to the parties (ProVFL, Sec. VII-A)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from lightleak.core.bounds import bounded
 from lightleak.core.facts import Facts
 from lightleak.core.seeds import generator
-from lightleak.defenses.defense import POSITIVE, Limits
 from lightleak.defenses.draws import laplace
 from lightleak.defenses.vertical.defense import VERTICAL_DEFENSES, VerticalDefense
 from lightleak.targets.split import Transform
@@ -39,10 +37,9 @@ class LaplaceDefense(VerticalDefense):
 
     name = "laplace"
     citation = "Bai et al., ProVFL, IEEE TIFS 2025, Sec. VII-A"
-    limits: ClassVar[Mapping[str, Limits]] = {"scale": POSITIVE}
     varies = "scale"
 
-    scale: float = 0.01
+    scale: float = bounded(0.01, gt=0)
 
     def transform(self, seed: int) -> Transform:
         """See `VerticalDefense`."""

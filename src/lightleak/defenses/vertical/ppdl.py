@@ -1,16 +1,14 @@
 """D2: selective noisy gradients (Shokri and Shmatikov, CCS 2015; ProVFL, Sec. VII-B)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from lightleak.core.bounds import bounded
 from lightleak.core.facts import Facts
 from lightleak.core.seeds import generator
-from lightleak.defenses.defense import POSITIVE, Limits
 from lightleak.defenses.draws import exponential, laplace, uniform
 from lightleak.defenses.vertical.defense import VERTICAL_DEFENSES, VerticalDefense
 from lightleak.targets.split import Transform
@@ -54,18 +52,13 @@ class PpdlDefense(VerticalDefense):
 
     name = "ppdl"
     citation = "Shokri and Shmatikov, Privacy-preserving deep learning, CCS 2015"
-    limits: ClassVar[Mapping[str, Limits]] = {
-        "ratio": Limits(high=1, open_low=True),
-        **dict.fromkeys(("epsilon", "sensitivity", "bound", "threshold"), POSITIVE),
-    }
-    flags = ("as_published",)
     varies = "ratio"
 
-    ratio: float = 0.25
-    epsilon: float = 1.8
-    sensitivity: float = 1.0
-    bound: float = 0.001
-    threshold: float = 0.0001
+    ratio: float = bounded(0.25, gt=0, le=1)
+    epsilon: float = bounded(1.8, gt=0)
+    sensitivity: float = bounded(1.0, gt=0)
+    bound: float = bounded(0.001, gt=0)
+    threshold: float = bounded(0.0001, gt=0)
     as_published: bool = False
 
     def transform(self, seed: int) -> Transform:

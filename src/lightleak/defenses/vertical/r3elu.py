@@ -29,17 +29,15 @@ as it does here where epsilon is the budget of every kept value (``per="value"``
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from lightleak.core.errors import UsageError
+from lightleak.core.bounds import bounded
 from lightleak.core.facts import Facts
 from lightleak.core.seeds import generator
-from lightleak.defenses.defense import POSITIVE, Limits
 from lightleak.defenses.draws import laplace, uniform
 from lightleak.defenses.vertical.defense import VERTICAL_DEFENSES, VerticalDefense
 from lightleak.targets.split import Transform
@@ -78,23 +76,14 @@ class R3eluDefense(VerticalDefense):
 
     name = "r3elu"
     citation = "Mao et al., Secure split learning, ESORICS 2023, arXiv:2304.09515"
-    limits: ClassVar[Mapping[str, Limits]] = dict.fromkeys(("epsilon", "output_bound", "gradient_bound"), POSITIVE)
-    flags = ("at_test",)
     varies = "epsilon"
 
-    epsilon: float = 4.0
+    epsilon: float = bounded(4.0, gt=0)
     per: Budget = "record"
-    kept: int | None = None
-    output_bound: float = 10.0
-    gradient_bound: float = 10.0
+    kept: int | None = bounded(None, ge=1)
+    output_bound: float = bounded(10.0, gt=0)
+    gradient_bound: float = bounded(10.0, gt=0)
     at_test: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.per not in get_args(Budget):
-            raise UsageError(f"r3elu: per must be one of {', '.join(get_args(Budget))}, got {self.per!r}")
-        if self.kept is not None and (isinstance(self.kept, bool) or not isinstance(self.kept, int) or self.kept < 1):
-            raise UsageError(f"r3elu: kept must be a whole number of at least 1, got {self.kept!r}")
 
     def transform(self, seed: int) -> Transform:
         """See `VerticalDefense`."""

@@ -1,16 +1,14 @@
 """D4: the victim disorders a share of its rows (ProVFL, Sec. VII-D)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from lightleak.core.bounds import bounded
 from lightleak.core.facts import Facts
 from lightleak.core.seeds import generator
 from lightleak.data.vertical import VerticalRows
-from lightleak.defenses.defense import Limits
 from lightleak.defenses.vertical.defense import (
     VERTICAL_DEFENSES,
     PreparedRows,
@@ -46,10 +44,9 @@ class ShuffleDefense(VerticalDefense):
 
     name = "shuffle"
     citation = "Bai et al., ProVFL, IEEE TIFS 2025, Sec. VII-D"
-    limits: ClassVar[Mapping[str, Limits]] = {"ratio": Limits(high=1, open_low=True)}
     varies = "ratio"
 
-    ratio: float = 0.2
+    ratio: float = bounded(0.2, gt=0, le=1)
 
     def prepare(self, rows: VerticalRows, has_property: Tensor, victim_party: int, seed: int) -> PreparedRows:
         """See `VerticalDefense`; all rows stay, in order."""

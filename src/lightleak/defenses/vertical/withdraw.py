@@ -1,17 +1,15 @@
 """D5: the victim withdraws aligned rows that have the property (ProVFL, Sec. VII-E)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from lightleak.core.bounds import bounded
 from lightleak.core.errors import DataError
 from lightleak.core.facts import Facts
 from lightleak.core.seeds import generator
 from lightleak.data.vertical import VerticalRows
-from lightleak.defenses.defense import Limits
 from lightleak.defenses.vertical.defense import (
     VERTICAL_DEFENSES,
     PreparedRows,
@@ -45,11 +43,9 @@ class WithdrawDefense(VerticalDefense):
 
     name = "withdraw"
     citation = "Bai et al., ProVFL, IEEE TIFS 2025, Sec. VII-E"
-    limits: ClassVar[Mapping[str, Limits]] = {"ratio": Limits(high=1, open_low=True, open_high=True)}
-    flags = ("as_published",)
     varies = "ratio"
 
-    ratio: float = 0.5
+    ratio: float = bounded(0.5, gt=0, lt=1)
     as_published: bool = False
 
     def prepare(self, rows: VerticalRows, has_property: Tensor, victim_party: int, seed: int) -> PreparedRows:

@@ -39,7 +39,7 @@ class FedAvgConfig(EngineConfig):
         UsageError: a value of the wrong type or out of range.
     """
 
-    restarts: int = 15
+    restarts: int = bounded(15, ge=1)
     simulation: Simulation = "full"
     labels: FedAvgLabels = "true"
     label_order: LabelOrder = "counts"
