@@ -7,10 +7,12 @@ from typing import Any, Generic, TypeVar
 
 from lightleak.core.grouping import by_key
 from lightleak.core.results import Row
+from lightleak.report.budget import BASELINES
 from lightleak.report.format import attack_title
 from lightleak.report.intervals import Estimate, bounded, estimate
 
 R = TypeVar("R", bound=Row)
+G = TypeVar("G", bound="Group[Any]")
 K = TypeVar("K", bound=Hashable)
 
 Key = Callable[[R], Hashable]
@@ -47,6 +49,16 @@ class Group(Generic[R]):
         """The attack as a reader knows it, with its variant."""
         return attack_title(self.attack) + (f" ({self.variant})" if self.variant else "")
 
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it uses nothing of what was observed: what it finds has not leaked."""
+        return self.attack in BASELINES
+
+    @property
+    def css(self) -> str:
+        """Class of its line in a table."""
+        return "baseline" if self.is_baseline else ""
+
     def values(self, score: Score[R]) -> list[float]:
         """One number of each row that has it."""
         return [value for row in self.rows if (value := number_of(row, score)) is not None]
@@ -62,6 +74,11 @@ class Group(Generic[R]):
     def means(self, attribute: str) -> dict[str, float]:
         """Means of the entries of a mapping, such as an accuracy by column, in the order of its first row."""
         return means_by(entry for row in self.rows for entry in getattr(row, attribute).items())
+
+
+def attacks(groups: Iterable[G]) -> tuple[G, ...]:
+    """The groups that are no baselines."""
+    return tuple(group for group in groups if not group.is_baseline)
 
 
 def means_by(values: Iterable[tuple[K, float]]) -> dict[K, float]:

@@ -20,7 +20,7 @@ from lightleak.report.plot.axis import Axis, axis
 from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, Style, draw, stairs
 from lightleak.report.read import Run
 from lightleak.report.sections.bound_gap import FILE_NAME, SCHEMA_VERSION, Game, gap_section
-from lightleak.report.sections.subject_and_run import run_section, subject_of, subject_section, title_of
+from lightleak.report.sections.subject_and_run import audit_page, run_section, subject_section
 from lightleak.report.sections.summary import first_page, interval_cell
 from lightleak.report.sections.tested import NOT_TESTED, Findings, evidence_section
 
@@ -45,10 +45,10 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     main = fullest(frontiers)
     reading = words("reading_frontier", main) if main else ""
     found, answers = _findings(main)
-    return Page(
-        title=title_of(runs, "What defenses buy and cost"),
-        subject=subject_of(runs),
-        sections=[
+    return audit_page(
+        runs,
+        "What defenses buy and cost",
+        [
             summary_section(frontiers),
             _frontiers(frontiers),
             gap_section([game for run in runs for game in run.entries(FILE_NAME, Game, SCHEMA_VERSION)]),

@@ -11,7 +11,7 @@ from lightleak.core.people import People, Rate
 from lightleak.core.results import NONE, FrontierRow
 from lightleak.report.attacks import knowing
 from lightleak.report.budget import budget
-from lightleak.report.compare import Group, group_rows
+from lightleak.report.compare import Group, attacks, group_rows
 from lightleak.report.format import capital, defense_title, of_a_number
 from lightleak.report.intervals import ENOUGH_PAIRS, Estimate, bounded, estimate, proportion
 from lightleak.report.intervals import difference as of_shares
@@ -86,8 +86,7 @@ class Point(Group[FrontierRow]):
     @cached_property
     def attacks(self) -> tuple[Group[FrontierRow], ...]:
         """Every attack with its settings, guessing left out."""
-        attacks = group_rows((row for row in self.rows if not row.is_training), lambda row: row.attack)
-        return tuple(one for one in attacks if one.attack != BASELINE)
+        return attacks(group_rows((row for row in self.rows if not row.is_training), lambda row: row.attack))
 
     @property
     def is_adaptive(self) -> bool | None:

@@ -20,13 +20,7 @@ from lightleak.report.plot.chart import Rule
 from lightleak.report.read import Run
 from lightleak.report.sections import inversion
 from lightleak.report.sections.pictures import PictureGrid, load_pictures, pictures_section
-from lightleak.report.sections.subject_and_run import (
-    run_section,
-    subject_of,
-    subject_section,
-    title_of,
-    warnings_section,
-)
+from lightleak.report.sections.subject_and_run import audit_page, run_section, subject_section, warnings_section
 from lightleak.report.sections.summary import RiskLine, first_page, risks_table
 from lightleak.report.sections.tested import NOT_TESTED, Findings, evidence_section
 
@@ -60,9 +54,9 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     reading = words("reading_released") if scenarios else ""
     private = words("private", len(nearest)) if nearest or grids else ""
     contents, answers = words("contents", len(nearest), bool(grids)), _answers(scenarios)
-    return Page(
-        title=title_of(runs, "What the released model gives away"),
-        subject=subject_of(runs),
+    return audit_page(
+        runs,
+        "What the released model gives away",
         private=words("redacted") if redact and scenarios else private,
         sections=[
             summary_section(scenarios),

@@ -8,11 +8,11 @@ from lightleak.report import charts
 from lightleak.report import format as fmt
 from lightleak.report.blocks import Column, Figure, Page, Section
 from lightleak.report.charts import most_gained, pair_legend, pairs_by_name
-from lightleak.report.compare import fixed
+from lightleak.report.compare import attacks, fixed
 from lightleak.report.intervals import bounded
 from lightleak.report.kinds import updates_summary as summary
 from lightleak.report.kinds.updates_change import change_section
-from lightleak.report.kinds.updates_groups import UpdateGroup, at_start, attacks, compare, strongest_first
+from lightleak.report.kinds.updates_groups import UpdateGroup, at_start, compare, strongest_first
 from lightleak.report.kinds.updates_runs import measured_runs
 from lightleak.report.kinds.updates_words import (
     FIXED,
@@ -28,7 +28,7 @@ from lightleak.report.read import Run
 from lightleak.report.sections.certificates import certificates_section
 from lightleak.report.sections.people import people_section
 from lightleak.report.sections.rows import rows_section, typical_batch
-from lightleak.report.sections.subject_and_run import run_section, subject_of, subject_section, title_of
+from lightleak.report.sections.subject_and_run import audit_page, run_section, subject_section
 from lightleak.report.sections.tested import evidence_section
 from lightleak.report.sections.training import training_section
 
@@ -50,9 +50,9 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     with_results = [one for one in measured if one.lines]
     found, answers = summary.findings(with_results, groups)
     here = [group for group in attacks(main) if best is None or _place(group) == _place(best)]
-    return Page(
-        title=title_of(runs, "Leakage report"),
-        subject=subject_of(runs),
+    return audit_page(
+        runs,
+        "Leakage report",
         private=words("private", redact) if batch or any(run.persons for run in runs) else "",
         sections=[
             summary.summary_section(runs, with_results, best, helped),
@@ -131,7 +131,7 @@ def attacks_section(
         [column for column in _COLUMNS if restored or column.title != "Wrong labels"],
         [(parts_title(same[0].first, apart), same) for same in scenarios],
         css="stack dense" if any(group.values("certified_share") for same in scenarios for group in same) else "stack",
-        line_css=lambda group: "baseline" if group.is_baseline else "best" if group is best else "",
+        line_css=lambda group: "best" if group is best else group.css,
     )
     pictures = (words("charted", unit), *figures(drawn)) if drawn else ()
     wide = bounded(best.values(ACCURACY), comparisons=len(strongest)) if best else None

@@ -70,11 +70,7 @@ def _leakage(one: Measured) -> Block:
     ]
     by_moment = by_key(groups, lambda group: fmt.capital(group.moment)).items()
     name = "What changed for each attack"
-    return table_of(name, columns, by_moment, css="changes stack", line_css=_changed_css)
-
-
-def _changed_css(group: ChangedGroup) -> str:
-    return "baseline" if group.group.is_baseline else ""
+    return table_of(name, columns, by_moment, css="changes stack", line_css=lambda one: one.group.css)
 
 
 def _change(name: str, group: ChangedGroup) -> Cell:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from lightleak.core.grouping import by_key
 from lightleak.core.results import UpdateRow
-from lightleak.report.compare import Group, fixed, group_rows, paired
+from lightleak.report.compare import Group, attacks, fixed, group_rows, paired
 from lightleak.report.format import DASH, percent, with_interval
 from lightleak.report.intervals import Estimate, Values, bounded
 from lightleak.report.kinds.updates_words import FIXED, Moment, moment_of
@@ -28,11 +28,6 @@ class UpdateGroup(Group[UpdateRow]):
     """One attack on updates of one size in one setting."""
 
     baseline: "UpdateGroup | None" = field(default=None, repr=False)
-
-    @property
-    def is_baseline(self) -> bool:
-        """Whether this is guessing itself."""
-        return self.attack == BASELINE
 
     @property
     def leakage(self) -> Estimate | None:
@@ -87,11 +82,6 @@ def update_of(row: UpdateRow) -> tuple[object, ...]:
     """Return what names an update within its run; equal runs name equal updates equally."""
     local = (row.local_epochs, row.local_batches, row.n_clients) if row.on_fedavg else ()
     return (row.dataset, row.epoch, *local, row.batch_size, *batch_of(row))
-
-
-def attacks(groups: Iterable[UpdateGroup]) -> tuple[UpdateGroup, ...]:
-    """Return the groups that read the update."""
-    return tuple(group for group in groups if not group.is_baseline)
 
 
 def at_start(groups: Sequence[UpdateGroup]) -> tuple[UpdateGroup, ...]:

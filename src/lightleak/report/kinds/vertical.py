@@ -10,32 +10,17 @@ from lightleak.core.parties import KINDS
 from lightleak.core.results import VerticalRow
 from lightleak.report import charts
 from lightleak.report.blocks import Cell, Column, Figure, Legend, Page, Section, Table
-from lightleak.report.compare import differing
+from lightleak.report.compare import attacks, differing
 from lightleak.report.format import DASH, joined, of_hundred, percent, points, unsigned_points, with_interval
 from lightleak.report.intervals import bounded
 from lightleak.report.kinds.vertical_findings import Findings, Outcome
-from lightleak.report.kinds.vertical_groups import (
-    FIXED,
-    Groups,
-    Property,
-    VerticalGroup,
-    attack_name,
-    attacks,
-    compare,
-    properties,
-)
+from lightleak.report.kinds.vertical_groups import FIXED, Property, VerticalGroup, attack_name, compare, properties
 from lightleak.report.page import figures, fill, folded, table_of
 from lightleak.report.plot.axis import axis
 from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, draw
 from lightleak.report.read import Run
 from lightleak.report.sections.norms import KIND_TITLES, norm_entries, norms_section
-from lightleak.report.sections.subject_and_run import (
-    run_section,
-    subject_of,
-    subject_section,
-    title_of,
-    warnings_section,
-)
+from lightleak.report.sections.subject_and_run import audit_page, run_section, subject_section, warnings_section
 from lightleak.report.sections.summary import first_page, interval_cell, of_hundred_cell
 from lightleak.report.sections.tested import CONTROLLER, NOT_TESTED, evidence_section
 from lightleak.report.sections.tested import Findings as Results
@@ -71,9 +56,9 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     reading = words("reading_vertical", found) if found.tried else ""
     contents, answers = words("contents", bool(norms), redact), _answers(found)
     placed = [(joined(*group.place[1:], group.title), group.rows) for group in found.groups]
-    return Page(
-        title=title_of(runs, "Property leakage report"),
-        subject=subject_of(runs),
+    return audit_page(
+        runs,
+        "Property leakage report",
         private=words("redacted") if redact else "",
         sections=[
             summary_section(found),
@@ -179,7 +164,7 @@ def _style(group: VerticalGroup) -> charts.Style:
     return STYLES.get(group.first.adversary, OTHER_STYLE)
 
 
-def _subject(runs: Sequence[Run], groups: Groups) -> Section:
+def _subject(runs: Sequence[Run], groups: Sequence[VerticalGroup]) -> Section:
     rows = [group.first for group in groups]
     adversaries = sorted({row.adversary for row in rows})
     facts = [
@@ -238,7 +223,7 @@ def _hover(row: VerticalRow) -> str:
     return joined(f"seed {row.seed}: {percent(row.estimated)}", own, true)
 
 
-def _varying(groups: Groups) -> list[str]:
+def _varying(groups: Sequence[VerticalGroup]) -> list[str]:
     """Names of the fields in which the groups differ, but for the table, which is part of a property's title."""
     return differing((group.first for group in groups), [name for name in FIXED if name != "dataset"])
 
@@ -249,8 +234,8 @@ def _name(group: VerticalGroup, names: Sequence[str]) -> str:
 
 
 def _errors(measured: Sequence[Property], redact: bool) -> Section | None:
-    """A line for each attack; ``redact`` leaves out what reads no exchange: its error may give away the share."""
-    tables = _tables(measured, lambda group: group.reads_exchange or not redact)
+    """A line for each attack; ``redact`` leaves out baselines: their error may give away the share."""
+    tables = _tables(measured, lambda group: not (redact and group.is_baseline))
     if not tables:
         return None
     names = _varying([group for _, same in tables for group in same])
@@ -261,17 +246,13 @@ def _errors(measured: Sequence[Property], redact: bool) -> Section | None:
             "Off by, points (95% interval)",
             lambda group: Cell(_off(group.error), css="best" if id(group) in closest else ""),
         ),
-        Column("Closer than own columns", lambda group: _learned(group, redact) if group.reads_exchange else DASH),
+        Column("Closer than own columns", lambda group: DASH if group.is_baseline else _learned(group, redact)),
         *([] if redact else [Column("Worth a random sample of", _worth)]),
         Column("Own interval right", lambda group: "{} of {}".format(*group.coverage) if group.coverage else DASH),
         Column("Seeds", lambda group: str(len(group.rows))),
     ]
-    table = table_of("Errors compared", columns, tables, css="errors", line_css=_line_css)
+    table = table_of("Errors compared", columns, tables, css="errors", line_css=lambda group: group.css)
     return Section("errors", "Errors compared", (table, words("errors_note", redact)))
-
-
-def _line_css(group: VerticalGroup) -> str:
-    return "" if group.reads_exchange else "baseline"
 
 
 def _outcome_css(one: Outcome) -> str:
@@ -401,7 +382,7 @@ def _mark(one: Outcome, family: str, style: charts.Style) -> Mark | None:
 
 def _kinds(measured: Sequence[Property]) -> Section | None:
     """Attacks that estimate from several kinds of results; None where no attack does or there is no truth."""
-    found = _tables(measured, lambda group: group.reads_exchange and len(group.means("kind_errors")) > 1)
+    found = _tables(measured, lambda group: not group.is_baseline and len(group.means("kind_errors")) > 1)
     if not found:
         return None
     names = _varying([group for _, same in found for group in same])

@@ -8,16 +8,10 @@ from functools import cached_property
 from lightleak.core.grouping import by_key
 from lightleak.core.results import NONE
 from lightleak.report.budget import budget
+from lightleak.report.compare import attacks
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.vertical_changes import Change, change_of, untried
-from lightleak.report.kinds.vertical_groups import (
-    Groups,
-    Place,
-    VerticalGroup,
-    attacks,
-    chosen_on_other_seeds,
-    undefended,
-)
+from lightleak.report.kinds.vertical_groups import Groups, Place, VerticalGroup, chosen_on_other_seeds, undefended
 from lightleak.report.read import Run
 
 

@@ -9,18 +9,15 @@ from functools import cached_property
 
 from lightleak.core.grouping import by_key
 from lightleak.core.results import NONE, VerticalRow
-from lightleak.report.compare import Group, apart, fixed, group_rows
+from lightleak.report.compare import Group, apart, attacks, fixed, group_rows
 from lightleak.report.format import attack_title
 from lightleak.report.intervals import Estimate, bounded
 from lightleak.report.kinds.vertical_worth import Worth, worth_of
 
 PASSIVE = "passive"
 
-READS_NO_EXCHANGE = frozenset({"prior", "aia_raw", "aia_raw_adjusted"})
-"""Attacks that read nothing of what is exchanged: what they find has not leaked."""
-
 GUESS = "prior"
-"""The one of them that answers with the auxiliary share."""
+"""The baseline that answers with the auxiliary share."""
 
 HALF = 0.5
 """Share of the auxiliary sample that has the property, by construction; an answer that takes no exchange."""
@@ -72,11 +69,6 @@ class VerticalGroup(Group[VerticalRow]):
     def defense_label(self) -> str:
         """The defense as the config calls it."""
         return self.defense.replace("_", " ") if self.is_defended else "no defense"
-
-    @property
-    def reads_exchange(self) -> bool:
-        """Whether it reads anything of what is exchanged."""
-        return self.attack not in READS_NO_EXCHANGE
 
     @property
     def manipulates(self) -> bool:
@@ -182,11 +174,6 @@ def compare(rows: Iterable[VerticalRow]) -> tuple[VerticalGroup, ...]:
     return tuple(VerticalGroup(group.rows, group.variant) for group in found)
 
 
-def attacks(groups: Groups) -> list[VerticalGroup]:
-    """The groups that read what is exchanged."""
-    return [group for group in groups if group.reads_exchange]
-
-
 def undefended(groups: Groups) -> Groups:
     """The groups of a training without a defense; all of them where every training had one."""
     return [group for group in groups if group.defense == NONE] or groups
@@ -234,7 +221,7 @@ class Property:
     Attributes:
         title: its name, with that of its table where there are several.
         name: the property.
-        groups: attacks on it, of each adversary those that read no exchange last; guesses left out.
+        groups: attacks on it, of each adversary baselines last; guesses left out.
     """
 
     title: str
@@ -248,7 +235,7 @@ def properties(groups: Groups) -> tuple[Property, ...]:
     found = []
     for same in by_key(groups, lambda group: group.place[:2]).values():
         kept = [group for group in undefended(same) if group.attack != GUESS]
-        ordered = sorted(kept, key=lambda group: (group.place[2], not group.reads_exchange, group.sorted_by))
+        ordered = sorted(kept, key=lambda group: (group.place[2], group.is_baseline, group.sorted_by))
         found.append(Property(same[0].topic(several), same[0].first.property_name, tuple(ordered)))
     return tuple(one for one in found if one.groups)
 

@@ -153,13 +153,9 @@ def memorization_section(subjects: Sequence[Attack]) -> Section | None:
     name = "Share of made-up rows that lie nearer to a training row than to a held-out one"
     drawn = [charts.estimate_figure(name, dots, [Rule(HALF, "guess", "chance 50%")], x)] if dots else []
     title = "Distances to training rows and to held-out rows"
-    table = table_of(title, _MEMORY_COLUMNS, [("", found)], css="wrap", line_css=_line_css)
+    table = table_of(title, _MEMORY_COLUMNS, [("", found)], css="wrap", line_css=lambda one: one.css)
     blocks: list[Block] = [words("memorization"), *drawn, table, words("memorized")]
     return Section("memorization", "Copies of single rows", blocks) if found else None
-
-
-def _line_css(topic: Attack) -> str:
-    return "baseline" if topic.is_baseline else ""
 
 
 _MEMORY_COLUMNS: tuple[Column[Attack], ...] = (
