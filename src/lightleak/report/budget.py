@@ -63,17 +63,6 @@ def budget(rows: Iterable[Row]) -> Budget:
     return Budget(f"Attack budget: {'; '.join(stated)}.", caution)
 
 
-def fewer(attack: str, options: Mapping[str, str]) -> list[str]:
-    """Settings with which an attack does less work than published, those of the stages of a composed one included.
-
-    >>> fewer("tableak", {"restarts": "1", "steps": "1500"})
-    ['1 restart in place of 30']
-    """
-    usual, spent = _usual(attack)[1], work(options)
-    lacking = (f"{_counted(spent[name], name)} in place of {n}" for name, n in usual.items() if spent.get(name, n) < n)
-    return list(dict.fromkeys(lacking))
-
-
 def _usual(attack: str) -> tuple[str, Mapping[str, int]]:
     """Where the usual budget of an attack comes from, empty where none is known, and the budget."""
     found = ((source, of[attack]) for one in known() for source, of in one["budgets"].items() if attack in of)
@@ -81,10 +70,17 @@ def _usual(attack: str) -> tuple[str, Mapping[str, int]]:
 
 
 def _stated(attack: str, options: Mapping[str, str]) -> tuple[str, bool]:
-    """What an attack spent against its usual budget, and whether that is known to be the whole of it."""
+    """What an attack spent against its usual budget, and whether that is known to be the whole of it.
+
+    Settings of the stages of a composed attack count as well.
+
+    >>> _stated("tableak", {"restarts": "1", "steps": "1500"})
+    (', 1 restart in place of 30', False)
+    """
     (source, usual), spent = _usual(attack), work(options)
-    if lacking := fewer(attack, options):
-        return ", ".join(["", *lacking]), False
+    lacking = (f"{_counted(spent[name], name)} in place of {n}" for name, n in usual.items() if spent.get(name, n) < n)
+    if less := ", ".join(dict.fromkeys(lacking)):
+        return f", {less}", False
     if not source:
         return " (no published budget is known)", False
     if not set(usual) <= set(spent):

@@ -80,7 +80,7 @@ def _findings(main: Frontier | None) -> tuple[Findings, dict[str, str]]:
     values = words("found", plain, main.guess)
     whole = f"; {fmt.of_hundred(plain.whole.share)} of 100 records whole" if plain.whole else ""
     found: Findings = {"reconstruction": f"in part: {values}{whole}", "attribute_inference": values}
-    costs = [(one, change) for one in main.tried if (change := one.accuracy_change) is not None]
+    costs = [(one, change) for one in main.tried if (change := one.change("accuracies")) is not None]
     return found, {
         "direct": found["reconstruction"],
         "inference": words("inference", values),
@@ -156,9 +156,9 @@ def _table(frontier: Frontier) -> Table:
         Column("Defense", _name),
         Column("Epsilon, training", _epsilon, optional=True),
         Column("Epsilon, one update", lambda point: guarantee(point.granted("release_epsilon")), optional=True),
-        Column("Accuracy", lambda point: interval_cell(point.accuracy, change=point.accuracy_change)),
+        Column("Accuracy", lambda point: interval_cell(point.accuracy, change=point.change("accuracies"))),
         Column(
-            "AUROC", lambda point: Cell(fmt.area(point.auroc), interval_cell(None, change=point.auroc_change).small)
+            "AUROC", lambda point: Cell(fmt.area(point.auroc), interval_cell(None, change=point.change("aurocs")).small)
         ),
         Column("Cells recovered", lambda point: interval_cell(point.cells, change=point.read_change())),
         Column("Over guessing, points", lambda point: interval_cell(point.leakage, fmt.points)),

@@ -13,7 +13,7 @@ from lightleak.report.attacks import knowing
 from lightleak.report.budget import budget
 from lightleak.report.compare import Group, attacks, group_rows
 from lightleak.report.format import capital, defense_title, of_a_number
-from lightleak.report.intervals import ENOUGH_PAIRS, Estimate, bounded, estimate, proportion
+from lightleak.report.intervals import ENOUGH_PAIRS, Estimate, bounded, estimate, of_rate
 from lightleak.report.intervals import difference as of_shares
 from lightleak.report.kinds.updates_groups import BASELINE
 
@@ -271,25 +271,13 @@ class Point(Group[FrontierRow]):
         found = differences(self.recovered, self.baseline.recovered)
         return bounded(found, -1.0, 1.0, comparisons) if comparisons else estimate(found)
 
-    @property
-    def accuracy_change(self) -> Estimate | None:
-        """What it changes in accuracy, paired by seed."""
-        return difference(self.accuracies, self.baseline.accuracies) if self.baseline else None
+    def change(self, scores: str) -> Estimate | None:
+        """What it changes in its ``accuracies`` or ``aurocs`` against no defense, paired by seed."""
+        return difference(getattr(self, scores), getattr(self.baseline, scores)) if self.baseline else None
 
-    @property
-    def auroc_change(self) -> Estimate | None:
-        """What it changes in AUROC, paired by seed."""
-        return difference(self.aurocs, self.baseline.aurocs) if self.baseline else None
-
-    @property
-    def accuracy_lost(self) -> Estimate | None:
-        """Accuracy lost against no defense, paired by seed."""
-        return difference(self.baseline.accuracies, self.accuracies) if self.baseline else None
-
-    @property
-    def auroc_lost(self) -> Estimate | None:
-        """AUROC lost against no defense, paired by seed."""
-        return difference(self.baseline.aurocs, self.aurocs) if self.baseline else None
+    def lost(self, scores: str) -> Estimate | None:
+        """What it loses of them, paired by seed."""
+        return difference(getattr(self.baseline, scores), getattr(self, scores)) if self.baseline else None
 
     def to_dict(self, comparisons: int) -> dict[str, Any]:
         """Return how the recommendation judges it, JSON-ready; ``at_most`` holds for so many points at once."""
@@ -308,9 +296,9 @@ class Point(Group[FrontierRow]):
             "proven": self.proven,
             "recovered_whole": self.whole,
             "accuracy": self.accuracy,
-            "accuracy_lost": self.accuracy_lost,
+            "accuracy_lost": self.lost("accuracies"),
             "auroc": self.auroc,
-            "auroc_lost": self.auroc_lost,
+            "auroc_lost": self.lost("aurocs"),
             **{name: self.granted(name) for name in ("epsilon", "release_epsilon", "delta")},
             "bound": self.bound,
         }
@@ -368,9 +356,7 @@ def proven_rows(row: FrontierRow) -> int | None:
 
 def _is_more(found: Rate | None, guessed: Rate | None) -> bool:
     """Whether a share lies measurably above that of guessing."""
-    if found is None or guessed is None:
-        return False
-    change = of_shares(proportion(found.share, found.n), proportion(guessed.share, guessed.n))
+    change = of_shares(of_rate(found), of_rate(guessed))
     return change is not None and change.is_above
 
 

@@ -217,11 +217,7 @@ def confidence_section(groups: Sequence[UpdateGroup]) -> Section | None:
     start, end = "least confident quarter", "most confident quarter"
     for kind in ("categorical", "numerical"):
         known = [(group, group.mean(f"bottom25_{kind}"), group.mean(f"top25_{kind}")) for group in groups]
-        pairs = [
-            charts.Pair(group.title, low.mean, high.mean, fmt.points(high.mean - low.mean))
-            for group, low, high in known
-            if low and high
-        ]
+        pairs = [charts.Pair(group.title, low.mean, high.mean) for group, low, high in known if low and high]
         if pairs:
             name = f"Share of right {kind} cells in the least and the most confident quarter, by attack"
             drawing = charts.pair_chart(name, pairs, start, end, stacked=True)

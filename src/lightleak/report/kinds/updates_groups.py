@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from lightleak.core.grouping import by_key
 from lightleak.core.results import UpdateRow
-from lightleak.report.compare import Group, attacks, fixed, group_rows, paired
+from lightleak.report.compare import Group, attacks, fixed, group_rows
 from lightleak.report.format import DASH, percent, with_interval
 from lightleak.report.intervals import Estimate, Values, bounded
 from lightleak.report.kinds.updates_words import FIXED, Moment, moment_of
@@ -31,8 +31,17 @@ class UpdateGroup(Group[UpdateRow]):
 
     @property
     def leakage(self) -> Estimate | None:
-        """Cell accuracy over that of guessing on the same batch."""
-        return paired(self, self.baseline, "cell_accuracy", batch_of)
+        """Cell accuracy over that of guessing on the same batch, which removes what makes a batch easy.
+
+        The difference of the means without an interval where the two share no batch; None where either has none.
+        """
+        if self.baseline is None:
+            return None
+        mine, guessed = (one.by(batch_of, "cell_accuracy") for one in (self, self.baseline))
+        if shared := [value - guessed[batch] for batch, value in mine.items() if batch in guessed]:
+            return bounded(shared, -1.0, 1.0)
+        means = self.mean("cell_accuracy"), self.baseline.mean("cell_accuracy")
+        return None if means[0] is None or means[1] is None else Estimate(means[0].mean - means[1].mean, n=0)
 
     @property
     def proven_share(self) -> float:
