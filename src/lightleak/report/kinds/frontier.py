@@ -277,12 +277,9 @@ def _place(point: Point) -> tuple[float, float]:
 def _mark(point: Point, style: Style, is_best: bool) -> Mark:
     assert point.accuracy is not None and point.cells is not None  # of a measured point
     row, (x, y) = point.first, _place(point)
-    hover = f"{point.name}: accuracy {fmt.percent(x)}, {fmt.percent(y)} of cells recovered"
+    best = "; Pareto-best" if is_best else ""
+    hover = f"{point.name}: accuracy {fmt.percent(x)}, {fmt.percent(y)} of cells recovered{best}"
     label = curve_title(row.curve) if row.defense_strength is None else f"{row.defense_strength:g}"
-    rank, ring = 2, ""  # the best are labeled first, then the undefended point, then the others
-    if is_best:
-        rank, ring = 0, "ring"
-        hover += "; Pareto-best"
-    elif row.is_undefended:
-        rank = 1
+    rank = 0 if is_best else 1 if row.is_undefended else 2  # labels of lower rank are placed first
+    ring = "ring" if is_best else ""
     return Mark(x, y, style, hover, point.accuracy.ends, point.cells.ends, label, rank=rank, ring=ring)

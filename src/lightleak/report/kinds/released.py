@@ -11,8 +11,7 @@ from lightleak.report.blocks import Block, Figure, Page, Section
 from lightleak.report.budget import budget
 from lightleak.report.charts import estimate_figure
 from lightleak.report.kinds.released_attacks import attacks_section, searches_section
-from lightleak.report.kinds.released_entries import entries_of, model_name, search_name
-from lightleak.report.kinds.released_entries import title_of as attack_name
+from lightleak.report.kinds.released_entries import entries_of, model_name, search_name, title_of
 from lightleak.report.kinds.released_groups import Scenario, by_copies, by_equal_rows, compare, most_telling, topics
 from lightleak.report.kinds.released_scores import ACCURACY, Attack
 from lightleak.report.page import cells_table, fill
@@ -60,9 +59,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
         private=words("redacted") if redact and scenarios else private,
         sections=[
             summary_section(scenarios),
-            evidence_section(
-                runs, rows, results, answers=answers, unit="evaluation", title=attack_name, reading=reading
-            ),
+            evidence_section(runs, rows, results, answers=answers, unit="evaluation", title=title_of, reading=reading),
             _subject(runs, scenarios),
             attacks_section(scenarios, main),
             searches_section(scenarios),
@@ -74,7 +71,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
             inversion.losses_section(subjects, seeds),
             inversion.labels_section(subjects, seeds),
             warnings_section(placed, "result"),
-            run_section(runs, rows, contents, unit=("evaluation", "evaluations"), title=attack_name),
+            run_section(runs, rows, contents, unit=("evaluation", "evaluations"), title=title_of),
         ],
     )
 

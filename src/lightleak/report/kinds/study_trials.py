@@ -399,15 +399,11 @@ def account(trials: Sequence[TrialRow]) -> Accounting:
     >>> found.trials, found.repeats, len(found.counted["complete"])
     (1, ((0, 1),), 1)
     """
-    before = {one.trial: one.retry_of for one in trials}
-
-    def first_attempt(trial: TrialRow) -> int:
-        number = trial.trial
-        while (earlier := before[number]) is not None and earlier in before:  # ends: it is an earlier trial
-            number = earlier
-        return number
-
-    chains = by_key(sorted(trials, key=lambda one: one.trial), first_attempt).values()
+    ordered = sorted(trials, key=lambda one: one.trial)
+    first: dict[int | None, int] = {}
+    for one in ordered:  # what it repeats is an earlier trial
+        first[one.trial] = first.get(one.retry_of, one.trial)
+    chains = by_key(ordered, lambda one: first[one.trial]).values()
     counted = {state: [chain[-1] for chain in chains if chain[-1].state == state] for state in STATES}
     pairs = [(a.trial, b.trial) for chain in chains for a, b in pairwise(chain)]
     return Accounting(counted, tuple(sorted(pairs)))

@@ -7,7 +7,6 @@ from lightleak.core.results import FrontierRow, UpdateRow
 from lightleak.report import charts
 from lightleak.report import format as fmt
 from lightleak.report.blocks import Column, Figure, Page, Section
-from lightleak.report.charts import most_gained, pair_legend, pairs_by_name
 from lightleak.report.compare import attacks, fixed
 from lightleak.report.intervals import bounded
 from lightleak.report.kinds import updates_summary as summary
@@ -206,8 +205,8 @@ def columns_section(group: UpdateGroup) -> Section | None:
     guessed = group.baseline.means("column_accuracy") if group.baseline else {}
     title = ", ".join(filter(None, (group.title, of_rows(group.first))))
     label = f"Share of right cells in each of {len(reached)} columns, guessed and recovered; most leakage first"
-    drawn = pairs_by_name(label, reached, guessed, "guessing", "recovered")
-    said = words("columns", title, most_gained(reached, guessed), bool(guessed))
+    drawn = charts.pairs_by_name(label, reached, guessed, "guessing", "recovered")
+    said = words("columns", title, charts.most_gained(reached, guessed), bool(guessed))
     return Section("columns", "By column", (said, *drawn))
 
 
@@ -222,5 +221,5 @@ def confidence_section(groups: Sequence[UpdateGroup]) -> Section | None:
             name = f"Share of right {kind} cells in the least and the most confident quarter, by attack"
             drawing = charts.pair_chart(name, pairs, start, end, stacked=True)
             panels.append(Figure(drawing, f"{fmt.capital(kind)} cells", plot="bars"))
-    blocks = (words("confidence"), pair_legend(start, end), *figures(panels))
+    blocks = (words("confidence"), charts.pair_legend(start, end), *figures(panels))
     return Section("confidence", "The attacker's confidence", blocks) if panels else None

@@ -211,12 +211,10 @@ class Measured:
     @cached_property
     def lines(self) -> tuple[Line, ...]:
         """One for each size and moment."""
-        if self.is_reference:
-            found = tuple(one.worse for one in exposures(self.run))
-            return tuple(Line(one, None, len(found)) for one in found)
-        # Judged where every attack was run: one that was left out of most updates would lower the mean.
-        found, before = tuple(one.sample or one for one in exposures(self.run)), {}
-        if same_table(self.reference, self.run):
+        every, before = exposures(self.run), {}
+        # Others are judged where every attack was run: one that was left out of most updates would lower the mean.
+        found = [one.worse if self.is_reference else one.sample or one for one in every]
+        if not self.is_reference and same_table(self.reference, self.run):
             before = {one.place: one.worse for one in exposures(self.reference)}
         pairs = [(before.get(one.place), one) for one in found]
         return tuple(Line(one, effect(own, one) if own else None, len(found)) for own, one in pairs)

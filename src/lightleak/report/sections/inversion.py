@@ -8,7 +8,6 @@ from typing import Any
 from lightleak.core.grouping import by_key
 from lightleak.report import charts
 from lightleak.report.blocks import Block, Cell, Column, Details, Heading, Legend, Line, Lines, Panels, Section, Table
-from lightleak.report.charts import curve_figure, pairs_by_name
 from lightleak.report.compare import means_by
 from lightleak.report.format import DASH, count, distance, joined, percent, with_interval
 from lightleak.report.intervals import Estimate
@@ -48,7 +47,7 @@ def classes_section(scenario: Scenario | None, main: Attack | None, subjects: Se
         real = {name: value for name, value in main.by_class("real_rows_accuracy_class").items() if name in made}
         n_above = sum(made[name] > value for name, value in real.items())
         name = f"Share of rows taken for each of {len(made)} classes, real and made up"
-        drawn = pairs_by_name(name, made, real, "real rows", "made-up rows")
+        drawn = charts.pairs_by_name(name, made, real, "real rows", "made-up rows")
         blocks = [words("classes", scenario.place(main.name), n_above, len(made), bool(real)), *drawn]
     maps = [(one.name, table) for one in subjects if (table := _heat_map(one))]
     blocks += [words("heat", (0.0, *HEAT_BOUNDS))] if maps else []
@@ -180,9 +179,9 @@ def losses_section(subjects: Sequence[Attack], seeds: bool) -> Section | None:
     found: dict[str, Details] = {}
     for topic in subjects:
         for entry in topic.entries if topic.fit_name not in found else ():
-            steps = entry.losses.get("iteration", ())
+            known, steps = entry.losses, entry.losses.get("iteration", ())
             drawn = (
-                curve_figure(title, note, topic.fit_name, steps, entry.losses.get(name, ()), name in LOGARITHMIC)
+                charts.curve_figure(title, note, topic.fit_name, steps, known.get(name, ()), name in LOGARITHMIC)
                 for name, (title, note) in LOSSES.items()
             )
             if curves := tuple(filter(None, drawn)):

@@ -113,20 +113,9 @@ def run_section(
         for row in rows
         if row.settings
     )
-    facts = fill(
-        "sections",
-        "run",
-        spent=slowest,
-        unit=unit,
-        seeds=seeds,
-        settings=names_table("Settings of each attack", settings) if settings else None,
-        runs=runs,
-        environments=[
-            names_table("Versions and machine", flatten(run.environment)) if run.environment else None for run in runs
-        ],
-        is_study=is_study,
-        contents=contents,
-    )
+    of_attacks = names_table("Settings of each attack", settings) if settings else None
+    environments = [names_table("Versions and machine", flatten(run.environment)) for run in runs]
+    facts = fill("sections", "run", slowest, unit, seeds, of_attacks, runs, environments, is_study, contents)
     return Section("run", "Time, versions, settings", (facts,))
 
 
