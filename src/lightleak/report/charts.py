@@ -10,7 +10,7 @@ from lightleak.report.blocks import Block, Figure, Legend
 from lightleak.report.format import in_brackets, percent, points
 from lightleak.report.intervals import Estimate
 from lightleak.report.plot.axis import Axis, axis
-from lightleak.report.plot.chart import Bars, Line, Mark, Plot, Points, Row, Rule, draw
+from lightleak.report.plot.chart import Line, Mark, Plot, Points, Row, Rule, draw
 from lightleak.report.plot.chart import Style as Style
 
 SHARES = axis([0, 1], ends="round", percent=True)
@@ -100,7 +100,8 @@ def bar_figure(
     if baseline is not None:
         label = f"guessing {percent(baseline.mean)}"
         rules.append(Rule(baseline.mean, "guess", label, ends=baseline.ends))
-    drawing = draw(Plot(name, SHARES, [Row(bar.label, heading=bar.heading) for bar in bars], [Bars(marks)], rules))
+    rows = [Row(bar.label, heading=bar.heading) for bar in bars]
+    drawing = draw(Plot(name, SHARES, rows, [Points(marks, as_bars=True)], rules))
     return Figure(drawing, title, caption, plot="bars")
 
 

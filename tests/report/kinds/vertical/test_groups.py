@@ -169,13 +169,14 @@ def test_properties_hold_what_was_measured_without_a_defense() -> None:
     ]  # fmt: skip
     groups = compare(rows)
     found = properties(groups)
-    assert [(one.title, len(one.groups)) for one in found] == [
+    assert [(title, len(same)) for title, same in found.items()] == [
         ("adult: sex=Male", 3), ("adult: a=b", 1), ("bank: sex=Male", 1),
     ]  # fmt: skip
     # Closest first, what reads no exchange last, one adversary after the other.
-    assert [group.attack for group in found[0].groups] == ["provfl_b", "aia_raw_adjusted", "provfl_b"]
-    assert [group.first.adversary for group in found[0].groups] == ["C1", "C1", "C2"]
-    assert found[1].groups[0].defense == "noise 0.1"
+    first, second, _ = found.values()
+    assert [group.attack for group in first] == ["provfl_b", "aia_raw_adjusted", "provfl_b"]
+    assert [group.first.adversary for group in first] == ["C1", "C1", "C2"]
+    assert second[0].defense == "noise 0.1"
     assert list(chosen(undefended(groups))) == [
         ("adult", "sex=Male", "C1"), ("adult", "sex=Male", "C2"), ("bank", "sex=Male", "C1"),
     ]  # fmt: skip
