@@ -1,7 +1,7 @@
 """What ``inversion.json`` adds to the numbers of an attack on a released model: a section for each of its parts."""
 
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -33,9 +33,6 @@ LOGARITHMIC = ("discriminator", "conditioning")
 HEAT_BOUNDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 """Where the shade changes: the color says which, the printed number says how much."""
 
-HeatLine = tuple[str, Mapping[str, float], float | None]
-"""Heading of a line, its shares by column, and their mean."""
-
 words = partial(fill, "inversion")
 
 
@@ -49,15 +46,15 @@ def classes_section(scenario: Scenario | None, main: Attack | None, subjects: Se
         name = f"Share of rows taken for each of {len(made)} classes, real and made up"
         drawn = charts.pairs_by_name(name, made, real, "real rows", "made-up rows")
         blocks = [words("classes", scenario.place(main.name), n_above, len(made), bool(real)), *drawn]
-    maps = [(one.name, table) for one in subjects if (table := _heat_map(one))]
+    maps = [(one.name, table) for one in subjects if (table := heat_map(one))]
     blocks += [words("heat", (0.0, *HEAT_BOUNDS))] if maps else []
     for index, (title, table) in enumerate(maps):
         blocks += folded(title, table, when=len(maps) > 1, is_open=not index)
     return Section("classes", "Class by class", tuple(blocks)) if blocks else None
 
 
-def _heat_map(topic: Attack) -> Table | None:
-    """How alike single columns are, by class and kind of column; means over seeds (thesis Fig. 5.3)."""
+def heat_map(topic: Attack) -> Table | None:
+    """Draw how alike single columns are, by class and kind of column; means over seeds (thesis Fig. 5.3)."""
     shapes = [entry.class_shapes for entry in topic.entries]
     pairs = [(one.class_name, one.scores) for shape in shapes for one in shape.classes]
     known = dict.fromkeys(name for _, scores in pairs for name in scores)
@@ -67,17 +64,21 @@ def _heat_map(topic: Attack) -> Table | None:
     # The mean is over columns where their numbers are known, else over kinds.
     weights = {name: sizes[name] if all(sizes.get(one) for one in names) else 1.0 for name in names}
 
-    def line(title: str, many: Sequence[Mapping[str, float]]) -> HeatLine:
-        means = means_by((name, scores[name]) for name in names for scores in many if name in scores)
-        mean = statistics.fmean(means.values(), [weights[name] for name in means]) if means else None
-        return title, means, mean
+    def means(many: Iterable[Mapping[str, float]]) -> dict[str, float]:
+        listed = list(many)
+        return means_by((name, scores[name]) for name in names for scores in listed if name in scores)
 
-    lines = [line(name, [scores for _, scores in same]) for name, same in by_key(pairs, lambda one: one[0]).items()]
-    foot = line("All classes", [scores for _, scores, _ in lines])
+    def drawn(title: str, shares: Mapping[str, float], css: str = "") -> Line:
+        mean = statistics.fmean(shares.values(), [weights[name] for name in shares]) if shares else None
+        return line_of(title, *(_heat_cell(shares.get(name)) for name in names), _heat_cell(mean), css=css)
+
+    by_class = {name: means(scores for _, scores in same) for name, same in by_key(pairs, lambda one: one[0]).items()}
     head = {name: KIND_TITLES.get(name, name) for name in names}
     head |= {name: words("kind", head[name], int(size)) for name, size in sizes.items() if name in head}
+    foot = drawn("All classes", means(by_class.values()), "foot")
+    groups = [("", [drawn(name, shares) for name, shares in by_class.items()]), ("", [foot])]
     label = f"Column shapes by class and kind of column, {topic.name}"
-    return heat_map(label, "Class", head, lines, foot) if names else None
+    return cells_table(label, ("Class", *head.values(), "mean"), groups, box="heat-map") if names else None
 
 
 def lowest_section(subjects: Sequence[Attack], seeds: bool) -> Section | None:
@@ -212,25 +213,6 @@ _LABEL_COLUMNS: tuple[Column[PseudoLabel], ...] = (
     Column("Rows used", lambda one: count(one.used)),
     Column("Left out because", lambda one: one.excluded or "", css="words"),
 )
-
-
-def heat_map(label: str, heading: str, columns: Mapping[str, str], lines: Sequence[HeatLine], foot: HeatLine) -> Table:
-    """Draw shares by line and column.
-
-    Args:
-        label: what it lists, for screen readers.
-        heading: of the first column.
-        columns: headings by name, in their order.
-        lines: the shares.
-        foot: a last line about all of them.
-    """
-
-    def drawn(line: HeatLine, css: str = "") -> Line:
-        title, shares, mean = line
-        return line_of(title, *(_heat_cell(shares.get(name)) for name in columns), _heat_cell(mean), css=css)
-
-    groups = [("", [drawn(line) for line in lines]), ("", [drawn(foot, "foot")])]
-    return cells_table(label, (heading, *columns.values(), "mean"), groups, box="heat-map")
 
 
 def shade(score: float | None) -> int:
