@@ -96,10 +96,7 @@ def bar_figure(
         Mark(bar.value.mean, row, bar.style, x_ends=bar.value.ends, label=percent(bar.value.mean))
         for row, bar in enumerate(bars)
     ]
-    rules = []
-    if baseline is not None:
-        label = f"guessing {percent(baseline.mean)}"
-        rules.append(Rule(baseline.mean, "guess", label, ends=baseline.ends))
+    rules = [Rule(baseline.mean, "guess", f"guessing {percent(baseline)}", ends=baseline.ends)] if baseline else []
     rows = [Row(bar.label, heading=bar.heading) for bar in bars]
     drawing = draw(Plot(name, SHARES, rows, [Points(marks, as_bars=True)], rules))
     return Figure(drawing, title, caption, plot="bars")
