@@ -50,16 +50,15 @@ class Budget:
 
 def budget(rows: Iterable[Row]) -> Budget:
     """State the budget of every attack; guesses and trainings are left out."""
-    stated: dict[str, bool] = {}
-    names = set()
-    for row in rows:
-        if row.attack not in (NONE, *BASELINES):
-            how, is_full = _stated(row.attack, row.settings)
-            stated[attack_title(row.attack) + how] = is_full
-            names.add(row.attack)
-    if not stated:
+    attacks = [row for row in rows if row.attack not in (NONE, *BASELINES)]
+    if not attacks:
         return Budget()
-    caution = NOTHING_FOLLOWS if not all(stated.values()) else PROOFS_ALONE if names.issubset(PROOFS) else ""
+    stated: dict[str, bool] = {}
+    for row in attacks:
+        how, is_full = _stated(row.attack, row.settings)
+        stated[attack_title(row.attack) + how] = is_full
+    are_proofs = all(row.attack in PROOFS for row in attacks)
+    caution = NOTHING_FOLLOWS if not all(stated.values()) else PROOFS_ALONE if are_proofs else ""
     return Budget(f"Attack budget: {'; '.join(stated)}.", caution)
 
 
