@@ -113,9 +113,9 @@ class Point(Group[FrontierRow]):
         known = [(mean.mean, one) for one in self.attacks if (mean := one.mean("cell_accuracy"))]
         return max(known, key=lambda pair: pair[0], default=(0.0, None))[1]
 
-    def over_guessing(self, attack: Group[FrontierRow], comparisons: int = 1) -> Estimate | None:
-        """Cells that an attack recovers minus guessing, paired by client, never of zero width by chance (`bounded`)."""
-        return bounded(differences(attack.by(unit_of, "cell_accuracy"), self.guesses), -1.0, 1.0, comparisons)
+    def over_guessing(self, comparisons: int = 1) -> Estimate | None:
+        """`cells` minus guessing, paired by client, never of zero width by chance (`bounded`)."""
+        return bounded(differences(self.recovered, self.guesses), -1.0, 1.0, comparisons)
 
     @cached_property
     def proven(self) -> Rate | None:
@@ -281,17 +281,16 @@ class Point(Group[FrontierRow]):
 
     def to_dict(self, comparisons: int) -> dict[str, Any]:
         """Return how the recommendation judges it, JSON-ready; ``at_most`` holds for so many points at once."""
-        row, strongest = self.first, self.strongest
-        corrected = self.over_guessing(strongest, comparisons) if strongest else None
+        row, corrected = self.first, self.over_guessing(comparisons)
         found = {
             "name": self.name,
             "defense_label": row.curve,
             "defense": row.defense or NONE,
             "defense_strength": row.defense_strength,
             "protection": self.protection,
-            "attack": strongest and strongest.attack,
+            "attack": self.strongest and self.strongest.attack,
             "adaptive": self.is_adaptive,
-            "leakage": self.over_guessing(strongest) if strongest else None,
+            "leakage": self.over_guessing(),
             "at_most": corrected and corrected.high,
             "proven": self.proven,
             "recovered_whole": self.whole,
