@@ -197,7 +197,7 @@ class Exposure:
 
 def exposures(run: Run) -> tuple[Exposure, ...]:
     """Return every size and moment of a run, updates sent before training first, then by size."""
-    found = []
+    found: list[Exposure] = []
     for (moment, size), rows in by_key(run.of(UpdateRow), lambda row: (moment_of(row), row.size)).items():
         updates = {
             attack: {update_of(row) for row in of}
@@ -209,12 +209,9 @@ def exposures(run: Run) -> tuple[Exposure, ...]:
         every, shared = set.union(*updates.values()), set.intersection(*updates.values())
         whole = _exposure(run, size, moment, [row for row in rows if updates.get(row.attack, every) == every])
         part = _exposure(run, size, moment, [row for row in rows if update_of(row) in shared])
-        if whole is None or part is None or shared == every:
-            found.append(_exposure(run, size, moment, rows))
-        else:
-            found.append(replace(whole, sample=part))
-    known = (one for one in found if one is not None)
-    return tuple(sorted(known, key=lambda one: (one.moment == "during training", one.batch_size or 0)))
+        one = replace(whole, sample=part) if whole and part and shared != every else _exposure(run, size, moment, rows)
+        found += [one] if one else []
+    return tuple(sorted(found, key=lambda one: (one.moment == "during training", one.batch_size or 0)))
 
 
 def _exposure(run: Run, size: int | None, moment: Moment, rows: Sequence[UpdateRow]) -> Exposure | None:
