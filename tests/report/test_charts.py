@@ -45,7 +45,7 @@ def test_bars_are_well_formed_and_stay_in_the_plot(name, bars, baseline) -> None
     PRINTABLE, st.lists(st.tuples(PRINTABLE, st.none() | st.floats(0, 1), st.floats(0, 1)), max_size=4), st.booleans()
 )
 def test_pairs_are_well_formed_and_stay_in_the_plot(name, rows, stacked) -> None:
-    pairs = [Pair(label, start, end, label) for label, start, end in rows]
+    pairs = [Pair(label, start, end) for label, start, end in rows]
     drawing = pair_chart(name, pairs, "a", "b", stacked)
     assert all(0 <= value <= 100 for value in percentages(drawing))
 

@@ -6,11 +6,12 @@ module of ``kinds/`` make a `blocks.Page` of them, and `page.render` draws it wi
 How to add a kind of run, ``kinds/NAME.py``, listed in `kinds.MODULES`:
 
 1. Declare its row in `core.results` (a subclass of `Row`); read other files of the run by `Run.entries(file, Record)`.
-2. Define ``page(runs, redact) -> Page``. It lists sections, in their order; one that has nothing to show is None.
+2. Define ``page(runs, redact) -> Page`` by `sections.subject_and_run.audit_page`. It lists sections, in their order;
+   one that has nothing to show is None.
 3. Group rows by `compare.group_rows(rows, key)`; ``key`` is a function of a row, and a `Group` gives ``first`` (a row,
    for what all have in common: there is no class for settings), ``mean(name)``, ``by(key, name)``, ``values(name)``.
-   A name is a field or a score; a function of a row does as well. Against a reference: `Group.baseline`, `paired`;
-   what differs: `differing(rows, names)`.
+   A name is a field or a score; a function of a row does as well. Against a reference: `Group.baseline`; without
+   baselines: `attacks(groups)`; what differs: `differing(rows, names)`.
 4. Make each table from columns: ``table_of(label, [Column("Attack", lambda group: group.title), ...], groups)``, where
    ``groups`` are pairs of a heading (or "") and things, one line each. An optional column disappears where it has
    nothing but dashes. A cell is text or a `Cell` with smaller lines. `cells_table` takes lines whose cells are ready.

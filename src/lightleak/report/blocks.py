@@ -34,13 +34,11 @@ class Cell:
         text: what it says.
         small: lines in smaller letters below it.
         css: classes of the cell.
-        title: shown on hover.
     """
 
     text: str
     small: tuple[str, ...] = ()
     css: str = ""
-    title: str = ""
 
 
 @dataclass(frozen=True)

@@ -50,28 +50,16 @@ class Budget:
 
 def budget(rows: Iterable[Row]) -> Budget:
     """State the budget of every attack; guesses and trainings are left out."""
-    stated: dict[str, bool] = {}
-    names = set()
-    for row in rows:
-        if row.attack not in (NONE, *BASELINES):
-            how, is_full = _stated(row.attack, row.settings)
-            stated[attack_title(row.attack) + how] = is_full
-            names.add(row.attack)
-    if not stated:
+    attacks = [row for row in rows if row.attack not in (NONE, *BASELINES)]
+    if not attacks:
         return Budget()
-    caution = NOTHING_FOLLOWS if not all(stated.values()) else PROOFS_ALONE if names.issubset(PROOFS) else ""
+    stated: dict[str, bool] = {}
+    for row in attacks:
+        how, is_full = _stated(row.attack, row.settings)
+        stated[attack_title(row.attack) + how] = is_full
+    are_proofs = all(row.attack in PROOFS for row in attacks)
+    caution = NOTHING_FOLLOWS if not all(stated.values()) else PROOFS_ALONE if are_proofs else ""
     return Budget(f"Attack budget: {'; '.join(stated)}.", caution)
-
-
-def fewer(attack: str, options: Mapping[str, str]) -> list[str]:
-    """Settings with which an attack does less work than published, those of the stages of a composed one included.
-
-    >>> fewer("tableak", {"restarts": "1", "steps": "1500"})
-    ['1 restart in place of 30']
-    """
-    usual, spent = _usual(attack)[1], work(options)
-    lacking = (f"{_counted(spent[name], name)} in place of {n}" for name, n in usual.items() if spent.get(name, n) < n)
-    return list(dict.fromkeys(lacking))
 
 
 def _usual(attack: str) -> tuple[str, Mapping[str, int]]:
@@ -81,10 +69,17 @@ def _usual(attack: str) -> tuple[str, Mapping[str, int]]:
 
 
 def _stated(attack: str, options: Mapping[str, str]) -> tuple[str, bool]:
-    """What an attack spent against its usual budget, and whether that is known to be the whole of it."""
+    """What an attack spent against its usual budget, and whether that is known to be the whole of it.
+
+    Settings of the stages of a composed attack count as well.
+
+    >>> _stated("tableak", {"restarts": "1", "steps": "1500"})
+    (', 1 restart in place of 30', False)
+    """
     (source, usual), spent = _usual(attack), work(options)
-    if lacking := fewer(attack, options):
-        return ", ".join(["", *lacking]), False
+    lacking = (f"{_counted(spent[name], name)} in place of {n}" for name, n in usual.items() if spent.get(name, n) < n)
+    if less := ", ".join(dict.fromkeys(lacking)):
+        return f", {less}", False
     if not source:
         return " (no published budget is known)", False
     if not set(usual) <= set(spent):

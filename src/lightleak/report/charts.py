@@ -10,7 +10,7 @@ from lightleak.report.blocks import Block, Figure, Legend
 from lightleak.report.format import in_brackets, percent, points
 from lightleak.report.intervals import Estimate
 from lightleak.report.plot.axis import Axis, axis
-from lightleak.report.plot.chart import Bars, Line, Mark, Plot, Points, Row, Rule, draw
+from lightleak.report.plot.chart import Line, Mark, Plot, Points, Row, Rule, draw
 from lightleak.report.plot.chart import Style as Style
 
 SHARES = axis([0, 1], ends="round", percent=True)
@@ -60,12 +60,11 @@ class Series:
 
 @dataclass(frozen=True)
 class Pair:
-    """One row of two values: ``start`` is drawn hollow and ``end`` filled; ``note`` stands at the right."""
+    """One row of two values: ``start`` is drawn hollow and ``end`` filled; their difference stands at the right."""
 
     label: str
     start: float | None
     end: float
-    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -97,11 +96,9 @@ def bar_figure(
         Mark(bar.value.mean, row, bar.style, x_ends=bar.value.ends, label=percent(bar.value.mean))
         for row, bar in enumerate(bars)
     ]
-    rules = []
-    if baseline is not None:
-        label = f"guessing {percent(baseline.mean)}"
-        rules.append(Rule(baseline.mean, "guess", label, ends=baseline.ends))
-    drawing = draw(Plot(name, SHARES, [Row(bar.label, heading=bar.heading) for bar in bars], [Bars(marks)], rules))
+    rules = [Rule(baseline.mean, "guess", f"guessing {percent(baseline)}", ends=baseline.ends)] if baseline else []
+    rows = [Row(bar.label, heading=bar.heading) for bar in bars]
+    drawing = draw(Plot(name, SHARES, rows, [Points(marks, as_bars=True)], rules))
     return Figure(drawing, title, caption, plot="bars")
 
 
@@ -132,7 +129,7 @@ def pair_chart(name: str, pairs: Sequence[Pair], start_label: str, end_label: st
             marks.insert(0, Mark(pair.start, row, START_STYLE, f"{pair.label}: {start_label} {percent(pair.start)}"))
             layers.append(Line([(pair.start, row), (pair.end, row)], "span"))
         layers.append(Points(marks, css=""))
-    rows = [Row(pair.label, pair.note) for pair in pairs]
+    rows = [Row(pair.label, "" if pair.start is None else points(pair.end - pair.start)) for pair in pairs]
     return draw(Plot(name, SHARES, rows, layers, labels_beside=not stacked))
 
 
@@ -199,11 +196,7 @@ def pairs_by_name(
     label: str, reached: Mapping[str, float], reference: Mapping[str, float], start: str, end: str
 ) -> tuple[Block, ...]:
     """Draw every name as a line from the reference to what was reached, the largest difference first."""
-    found = gains(reached, reference)
-    pairs = [
-        Pair(name, reference.get(name), reached[name], points(gain) if gain is not None else "")
-        for name, gain in found.items()
-    ]
+    pairs = [Pair(name, reference.get(name), reached[name]) for name in gains(reached, reference)]
     drawing = pair_chart(label, pairs[:MOST_DRAWN], start, end)
     legend = (pair_legend(start, end),) if reference else ()
     return (*legend, Figure(drawing, plot="labelled"))

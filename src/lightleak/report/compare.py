@@ -7,10 +7,12 @@ from typing import Any, Generic, TypeVar
 
 from lightleak.core.grouping import by_key
 from lightleak.core.results import Row
+from lightleak.report.budget import BASELINES
 from lightleak.report.format import attack_title
 from lightleak.report.intervals import Estimate, bounded, estimate
 
 R = TypeVar("R", bound=Row)
+G = TypeVar("G", bound="Group[Any]")
 K = TypeVar("K", bound=Hashable)
 
 Key = Callable[[R], Hashable]
@@ -47,13 +49,28 @@ class Group(Generic[R]):
         """The attack as a reader knows it, with its variant."""
         return attack_title(self.attack) + (f" ({self.variant})" if self.variant else "")
 
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it uses nothing of what was observed: what it finds has not leaked."""
+        return self.attack in BASELINES
+
+    @property
+    def css(self) -> str:
+        """Class of its line in a table."""
+        return "baseline" if self.is_baseline else ""
+
     def values(self, score: Score[R]) -> list[float]:
         """One number of each row that has it."""
         return [value for row in self.rows if (value := number_of(row, score)) is not None]
 
     def mean(self, score: Score[R]) -> Estimate | None:
-        """Mean of one number over the rows, with its interval (`mean_of`); None where no row has it."""
-        return mean_of(self.first, score, self.values(score))
+        """Mean of one number over the rows; None where no row has it.
+
+        With the interval of `bounded` where the number is a score that has bounds, else with Student's.
+        """
+        low, high = type(self.first).METRICS.get(score, (None, None)) if isinstance(score, str) else (None, None)
+        values = self.values(score)
+        return estimate(values) if low is None or high is None else bounded(values, low, high)
 
     def by(self, key: Key[R], score: Score[R]) -> dict[Hashable, float]:
         """One number by what names the row; rows of one name are averaged first."""
@@ -62,6 +79,11 @@ class Group(Generic[R]):
     def means(self, attribute: str) -> dict[str, float]:
         """Means of the entries of a mapping, such as an accuracy by column, in the order of its first row."""
         return means_by(entry for row in self.rows for entry in getattr(row, attribute).items())
+
+
+def attacks(groups: Iterable[G]) -> tuple[G, ...]:
+    """The groups that are no baselines."""
+    return tuple(group for group in groups if not group.is_baseline)
 
 
 def means_by(values: Iterable[tuple[K, float]]) -> dict[K, float]:
@@ -77,21 +99,6 @@ def means_by(values: Iterable[tuple[K, float]]) -> dict[K, float]:
 def number_of(row: R, score: Score[R]) -> float | None:
     """A number of a row; None where it is unknown."""
     return row.number(score) if isinstance(score, str) else score(row)
-
-
-def mean_of(row: Row, score: Score[R], values: Sequence[float], is_change: bool = False) -> Estimate | None:
-    """Return the mean of a score: with the interval of `bounded` where the score has bounds, else with Student's.
-
-    Args:
-        row: of the kind that declares the score.
-        score: the score.
-        values: its values.
-        is_change: whether these are differences of two values each.
-    """
-    low, high = type(row).METRICS.get(score, (None, None)) if isinstance(score, str) else (None, None)
-    if low is None or high is None:
-        return estimate(values)
-    return bounded(values, low - high, high - low) if is_change else bounded(values, low, high)
 
 
 def fixed(row: Row, names: Iterable[str]) -> tuple[Any, ...]:
@@ -151,23 +158,6 @@ def apart(rows: Sequence[R], key: Key[R]) -> dict[str, list[R]]:
         for variant, same in found.items()
         for run, of_run in by_key(same, lambda row: row.run).items()
     }
-
-
-def paired(group: Group[R], other: Group[R] | None, score: Score[R], key: Key[R]) -> Estimate | None:
-    """Mean difference to another group, over the rows of the same key, which removes what makes a batch easy.
-
-    Returns:
-        The paired estimate; the difference of the means without an interval where the two share no key; None where
-        either has no such number.
-    """
-    if other is None:
-        return None
-    mine, theirs = group.by(key, score), other.by(key, score)
-    shared = [value - theirs[name] for name, value in mine.items() if name in theirs]
-    if shared:
-        return mean_of(group.first, score, shared, is_change=True)
-    means = group.mean(score), other.mean(score)
-    return None if means[0] is None or means[1] is None else Estimate(means[0].mean - means[1].mean, n=0)
 
 
 def _collide(rows: Sequence[R], key: Key[R]) -> bool:

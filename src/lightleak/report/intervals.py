@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lightleak.core.people import Rate
 from lightleak.core.summary import CONFIDENCE, student, summarize, wilson
 
 ALLOWED = 1 - CONFIDENCE
@@ -166,6 +167,11 @@ def proportion(share: float, n: int) -> Estimate:
     """
     low, high = wilson(share, n)
     return Estimate(share, n, max(low, 0.0), min(high, 1.0))
+
+
+def of_rate(rate: Rate | None) -> Estimate | None:
+    """Return a share of people or rows as the report shows numbers; None where it is not known."""
+    return Estimate(rate.share, rate.n, rate.low, rate.high) if rate else None
 
 
 def difference(value: Estimate | None, other: Estimate | None) -> Estimate | None:

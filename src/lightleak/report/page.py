@@ -142,7 +142,7 @@ def write(target: Path, html: str) -> None:
 
 def _cell(value: str | Cell, css: str = "") -> Cell:
     found = value if isinstance(value, Cell) else Cell(value)
-    return found if not css or found.css else Cell(found.text, found.small, css, found.title)
+    return found if not css or found.css else Cell(found.text, found.small, css)
 
 
 @cache

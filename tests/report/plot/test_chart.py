@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from lightleak.report.plot.axis import axis, categories
 from lightleak.report.plot.chart import (
     MARKS,
-    Bars,
     Line,
     Mark,
     Plot,
@@ -71,7 +70,7 @@ def test_plots_of_any_values_are_well_formed_and_stay_inside(found, corners, is_
 def test_rows_of_any_values_are_well_formed_and_stay_inside(values, beside) -> None:
     rows = [Row(HOSTILE * 2, HOSTILE, HOSTILE) for _ in values]
     found = [Mark(value, row, STYLE, HOSTILE, ends, label=HOSTILE) for row, (value, ends) in enumerate(values)]
-    drawing = draw(Plot(HOSTILE, UNIT, rows, [Bars(found), Points(found)], labels_beside=beside))
+    drawing = draw(Plot(HOSTILE, UNIT, rows, [Points(found, as_bars=True), Points(found)], labels_beside=beside))
     check(drawing)
     finite = sum(math.isfinite(value) for value, _ in values)
     assert len(classed(drawing, "bar")) == len(classed(drawing, "point")) == finite

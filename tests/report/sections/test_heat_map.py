@@ -5,6 +5,9 @@ from importlib.resources import files
 
 import pytest
 
+from lightleak.core.results import ReleasedRow
+from lightleak.report.kinds.released_entries import ClassScores, ClassShapes, Entry
+from lightleak.report.kinds.released_scores import Attack
 from lightleak.report.page import fill
 from lightleak.report.sections.inversion import HEAT_BOUNDS, heat_map, shade
 
@@ -43,13 +46,15 @@ def test_each_shade_is_in_the_legend() -> None:
 
 
 def test_every_share_is_printed_on_its_shade() -> None:
-    lines = [("a", {"x": 0.42}, 0.42), ("b", {"x": 0.96, "y": 0.9}, 0.93)]
-    drawn = heat_map("label", "Class", {"x": "X", "y": "Y"}, lines, ("all", {"x": 0.69}, None))
-    assert drawn.head == ("Class", "X", "Y", "mean")
+    classes = ClassScores("a", {"x": 0.42}), ClassScores("b", {"x": 0.96, "y": 0.9}), ClassScores("c")
+    entry = Entry("plgmi", class_shapes=ClassShapes(("x", "y"), classes=classes))
+    drawn = heat_map(Attack((ReleasedRow(attack="plgmi"),), entries=(entry,)))
+    assert drawn.head == ("Class", "x", "y", "mean")
     found = [[(cell.text, cell.css) for cell in line.cells[1:]] for group in drawn.groups for line in group.lines]
     assert found == [
         [("42.0", "heat heat0"), ("–", "heat heat0"), ("42.0", "heat heat0")],
         [("96.0", "heat heat6"), ("90.0", "heat heat5"), ("93.0", "heat heat5")],
-        [("69.0", "heat heat2"), ("–", "heat heat0"), ("–", "heat heat0")],
+        [("–", "heat heat0"), ("–", "heat heat0"), ("–", "heat heat0")],
+        [("69.0", "heat heat2"), ("90.0", "heat heat5"), ("79.5", "heat heat3")],
     ]
     assert drawn.groups[-1].lines[0].css == "foot"

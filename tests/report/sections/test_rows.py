@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightleak.report.blocks import Details, Page, Table
-from lightleak.report.kinds.updates_groups import attacks, compare, strongest_first
+from lightleak.report.compare import attacks
+from lightleak.report.kinds.updates_groups import compare, strongest_first
 from lightleak.report.page import render
 from lightleak.report.read import Run, load_run
 from lightleak.report.sections.rows import MOST_CELLS, SHADES, Batch, confidence, rows_section, shade, typical_batch

@@ -20,7 +20,7 @@ from lightleak.report.plot.axis import Axis, axis
 from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, Style, draw, stairs
 from lightleak.report.read import Run
 from lightleak.report.sections.bound_gap import FILE_NAME, SCHEMA_VERSION, Game, gap_section
-from lightleak.report.sections.subject_and_run import run_section, subject_of, subject_section, title_of
+from lightleak.report.sections.subject_and_run import audit_page, run_section, subject_section
 from lightleak.report.sections.summary import first_page, interval_cell
 from lightleak.report.sections.tested import NOT_TESTED, Findings, evidence_section
 
@@ -45,10 +45,10 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     main = fullest(frontiers)
     reading = words("reading_frontier", main) if main else ""
     found, answers = _findings(main)
-    return Page(
-        title=title_of(runs, "What defenses buy and cost"),
-        subject=subject_of(runs),
-        sections=[
+    return audit_page(
+        runs,
+        "What defenses buy and cost",
+        [
             summary_section(frontiers),
             _frontiers(frontiers),
             gap_section([game for run in runs for game in run.entries(FILE_NAME, Game, SCHEMA_VERSION)]),
@@ -80,7 +80,7 @@ def _findings(main: Frontier | None) -> tuple[Findings, dict[str, str]]:
     values = words("found", plain, main.guess)
     whole = f"; {fmt.of_hundred(plain.whole.share)} of 100 records whole" if plain.whole else ""
     found: Findings = {"reconstruction": f"in part: {values}{whole}", "attribute_inference": values}
-    costs = [(one, change) for one in main.tried if (change := one.accuracy_change) is not None]
+    costs = [(one, change) for one in main.tried if (change := one.change("accuracies")) is not None]
     return found, {
         "direct": found["reconstruction"],
         "inference": words("inference", values),
@@ -156,9 +156,9 @@ def _table(frontier: Frontier) -> Table:
         Column("Defense", _name),
         Column("Epsilon, training", _epsilon, optional=True),
         Column("Epsilon, one update", lambda point: guarantee(point.granted("release_epsilon")), optional=True),
-        Column("Accuracy", lambda point: interval_cell(point.accuracy, change=point.accuracy_change)),
+        Column("Accuracy", lambda point: interval_cell(point.accuracy, change=point.change("accuracies"))),
         Column(
-            "AUROC", lambda point: Cell(fmt.area(point.auroc), interval_cell(None, change=point.auroc_change).small)
+            "AUROC", lambda point: Cell(fmt.area(point.auroc), interval_cell(None, change=point.change("aurocs")).small)
         ),
         Column("Cells recovered", lambda point: interval_cell(point.cells, change=point.read_change())),
         Column("Over guessing, points", lambda point: interval_cell(point.leakage, fmt.points)),
@@ -277,12 +277,9 @@ def _place(point: Point) -> tuple[float, float]:
 def _mark(point: Point, style: Style, is_best: bool) -> Mark:
     assert point.accuracy is not None and point.cells is not None  # of a measured point
     row, (x, y) = point.first, _place(point)
-    hover = f"{point.name}: accuracy {fmt.percent(x)}, {fmt.percent(y)} of cells recovered"
+    best = "; Pareto-best" if is_best else ""
+    hover = f"{point.name}: accuracy {fmt.percent(x)}, {fmt.percent(y)} of cells recovered{best}"
     label = curve_title(row.curve) if row.defense_strength is None else f"{row.defense_strength:g}"
-    rank, ring = 2, ""  # the best are labeled first, then the undefended point, then the others
-    if is_best:
-        rank, ring = 0, "ring"
-        hover += "; Pareto-best"
-    elif row.is_undefended:
-        rank = 1
+    rank = 0 if is_best else 1 if row.is_undefended else 2  # labels of lower rank are placed first
+    ring = "ring" if is_best else ""
     return Mark(x, y, style, hover, point.accuracy.ends, point.cells.ends, label, rank=rank, ring=ring)

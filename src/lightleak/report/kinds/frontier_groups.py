@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,7 @@ from lightleak.report.budget import Budget, budget
 from lightleak.report.compare import Group, fixed
 from lightleak.report.format import listed
 from lightleak.report.intervals import Estimate, bounded
-from lightleak.report.kinds.frontier_points import Paired, Point, unit_of, whole_rows
+from lightleak.report.kinds.frontier_points import Point, unit_of, whole_rows
 from lightleak.report.kinds.frontier_standings import Standing, cheapest_first, standings
 from lightleak.report.kinds.updates_groups import BASELINE
 from lightleak.report.read import Run
@@ -33,15 +33,9 @@ MOST_NAMED = 2
 
 @dataclass(frozen=True)
 class Frontier:
-    """All points of one setting, the undefended one first and each curve by its strength.
-
-    Attributes:
-        points: one per defense and strength.
-        guesses: share of cells that guessing gets right, by client.
-    """
+    """All points of one setting, one per defense and strength: the undefended one first, each curve by its strength."""
 
     points: tuple[Point, ...]
-    guesses: Paired = field(repr=False)
 
     @property
     def first(self) -> FrontierRow:
@@ -56,7 +50,7 @@ class Frontier:
     @cached_property
     def guess(self) -> Estimate | None:
         """Share of cells that guessing gets right, over clients."""
-        return bounded(self.guesses.values())
+        return bounded(self.points[0].guesses.values())
 
     @cached_property
     def budget(self) -> Budget:
@@ -239,4 +233,4 @@ def _frontier(rows: Sequence[FrontierRow], trained: Sequence[Training]) -> Front
 
     points.sort(key=order)
     none = next((point for point in points if point.first.is_undefended), None)
-    return Frontier(tuple(one if one is none else replace(one, baseline=none) for one in points), guesses)
+    return Frontier(tuple(one if one is none else replace(one, baseline=none) for one in points))

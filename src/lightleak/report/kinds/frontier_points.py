@@ -11,9 +11,9 @@ from lightleak.core.people import People, Rate
 from lightleak.core.results import NONE, FrontierRow
 from lightleak.report.attacks import knowing
 from lightleak.report.budget import budget
-from lightleak.report.compare import Group, group_rows
+from lightleak.report.compare import Group, attacks, group_rows
 from lightleak.report.format import capital, defense_title, of_a_number
-from lightleak.report.intervals import ENOUGH_PAIRS, Estimate, bounded, estimate, proportion
+from lightleak.report.intervals import ENOUGH_PAIRS, Estimate, bounded, estimate, of_rate
 from lightleak.report.intervals import difference as of_shares
 from lightleak.report.kinds.updates_groups import BASELINE
 
@@ -86,8 +86,7 @@ class Point(Group[FrontierRow]):
     @cached_property
     def attacks(self) -> tuple[Group[FrontierRow], ...]:
         """Every attack with its settings, guessing left out."""
-        attacks = group_rows((row for row in self.rows if not row.is_training), lambda row: row.attack)
-        return tuple(one for one in attacks if one.attack != BASELINE)
+        return attacks(group_rows((row for row in self.rows if not row.is_training), lambda row: row.attack))
 
     @property
     def is_adaptive(self) -> bool | None:
@@ -114,9 +113,9 @@ class Point(Group[FrontierRow]):
         known = [(mean.mean, one) for one in self.attacks if (mean := one.mean("cell_accuracy"))]
         return max(known, key=lambda pair: pair[0], default=(0.0, None))[1]
 
-    def over_guessing(self, attack: Group[FrontierRow], comparisons: int = 1) -> Estimate | None:
-        """Cells that an attack recovers minus guessing, paired by client, never of zero width by chance (`bounded`)."""
-        return bounded(differences(attack.by(unit_of, "cell_accuracy"), self.guesses), -1.0, 1.0, comparisons)
+    def over_guessing(self, comparisons: int = 1) -> Estimate | None:
+        """`cells` minus guessing, paired by client, never of zero width by chance (`bounded`)."""
+        return bounded(differences(self.recovered, self.guesses), -1.0, 1.0, comparisons)
 
     @cached_property
     def proven(self) -> Rate | None:
@@ -272,46 +271,33 @@ class Point(Group[FrontierRow]):
         found = differences(self.recovered, self.baseline.recovered)
         return bounded(found, -1.0, 1.0, comparisons) if comparisons else estimate(found)
 
-    @property
-    def accuracy_change(self) -> Estimate | None:
-        """What it changes in accuracy, paired by seed."""
-        return difference(self.accuracies, self.baseline.accuracies) if self.baseline else None
+    def change(self, scores: str) -> Estimate | None:
+        """What it changes in its ``accuracies`` or ``aurocs`` against no defense, paired by seed."""
+        return difference(getattr(self, scores), getattr(self.baseline, scores)) if self.baseline else None
 
-    @property
-    def auroc_change(self) -> Estimate | None:
-        """What it changes in AUROC, paired by seed."""
-        return difference(self.aurocs, self.baseline.aurocs) if self.baseline else None
-
-    @property
-    def accuracy_lost(self) -> Estimate | None:
-        """Accuracy lost against no defense, paired by seed."""
-        return difference(self.baseline.accuracies, self.accuracies) if self.baseline else None
-
-    @property
-    def auroc_lost(self) -> Estimate | None:
-        """AUROC lost against no defense, paired by seed."""
-        return difference(self.baseline.aurocs, self.aurocs) if self.baseline else None
+    def lost(self, scores: str) -> Estimate | None:
+        """What it loses of them, paired by seed."""
+        return difference(getattr(self.baseline, scores), getattr(self, scores)) if self.baseline else None
 
     def to_dict(self, comparisons: int) -> dict[str, Any]:
         """Return how the recommendation judges it, JSON-ready; ``at_most`` holds for so many points at once."""
-        row, strongest = self.first, self.strongest
-        corrected = self.over_guessing(strongest, comparisons) if strongest else None
+        row, corrected = self.first, self.over_guessing(comparisons)
         found = {
             "name": self.name,
             "defense_label": row.curve,
             "defense": row.defense or NONE,
             "defense_strength": row.defense_strength,
             "protection": self.protection,
-            "attack": strongest and strongest.attack,
+            "attack": self.strongest and self.strongest.attack,
             "adaptive": self.is_adaptive,
-            "leakage": self.over_guessing(strongest) if strongest else None,
+            "leakage": self.over_guessing(),
             "at_most": corrected and corrected.high,
             "proven": self.proven,
             "recovered_whole": self.whole,
             "accuracy": self.accuracy,
-            "accuracy_lost": self.accuracy_lost,
+            "accuracy_lost": self.lost("accuracies"),
             "auroc": self.auroc,
-            "auroc_lost": self.auroc_lost,
+            "auroc_lost": self.lost("aurocs"),
             **{name: self.granted(name) for name in ("epsilon", "release_epsilon", "delta")},
             "bound": self.bound,
         }
@@ -369,9 +355,7 @@ def proven_rows(row: FrontierRow) -> int | None:
 
 def _is_more(found: Rate | None, guessed: Rate | None) -> bool:
     """Whether a share lies measurably above that of guessing."""
-    if found is None or guessed is None:
-        return False
-    change = of_shares(proportion(found.share, found.n), proportion(guessed.share, guessed.n))
+    change = of_shares(of_rate(found), of_rate(guessed))
     return change is not None and change.is_above
 
 

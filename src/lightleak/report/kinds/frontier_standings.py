@@ -82,8 +82,6 @@ def _standing(point: Point, others: Sequence[Point]) -> Standing:
     if not above:
         rivals = tuple(other for other in others if not is_worse(other, point))
         return Standing(point, True, rivals, "not distinguishable" if rivals else "best")
-    measurably = [
-        other for other in above if exceeds(other.accuracies, point.accuracies) or exceeds(point.gains, other.gains)
-    ]
+    measurably = [other for other in above if is_worse(point, other)]
     verdict: Verdict = "beaten" if measurably else "not distinguishable"
     return Standing(point, False, tuple(sorted(measurably or above, key=lambda one: one.place, reverse=True)), verdict)

@@ -11,8 +11,7 @@ from lightleak.report.blocks import Block, Figure, Page, Section
 from lightleak.report.budget import budget
 from lightleak.report.charts import estimate_figure
 from lightleak.report.kinds.released_attacks import attacks_section, searches_section
-from lightleak.report.kinds.released_entries import entries_of, model_name, search_name
-from lightleak.report.kinds.released_entries import title_of as attack_name
+from lightleak.report.kinds.released_entries import entries_of, model_name, search_name, title_of
 from lightleak.report.kinds.released_groups import Scenario, by_copies, by_equal_rows, compare, most_telling, topics
 from lightleak.report.kinds.released_scores import ACCURACY, Attack
 from lightleak.report.page import cells_table, fill
@@ -20,13 +19,7 @@ from lightleak.report.plot.chart import Rule
 from lightleak.report.read import Run
 from lightleak.report.sections import inversion
 from lightleak.report.sections.pictures import PictureGrid, load_pictures, pictures_section
-from lightleak.report.sections.subject_and_run import (
-    run_section,
-    subject_of,
-    subject_section,
-    title_of,
-    warnings_section,
-)
+from lightleak.report.sections.subject_and_run import audit_page, run_section, subject_section, warnings_section
 from lightleak.report.sections.summary import RiskLine, first_page, risks_table
 from lightleak.report.sections.tested import NOT_TESTED, Findings, evidence_section
 
@@ -60,15 +53,13 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     reading = words("reading_released") if scenarios else ""
     private = words("private", len(nearest)) if nearest or grids else ""
     contents, answers = words("contents", len(nearest), bool(grids)), _answers(scenarios)
-    return Page(
-        title=title_of(runs, "What the released model gives away"),
-        subject=subject_of(runs),
+    return audit_page(
+        runs,
+        "What the released model gives away",
         private=words("redacted") if redact and scenarios else private,
         sections=[
             summary_section(scenarios),
-            evidence_section(
-                runs, rows, results, answers=answers, unit="evaluation", title=attack_name, reading=reading
-            ),
+            evidence_section(runs, rows, results, answers=answers, unit="evaluation", title=title_of, reading=reading),
             _subject(runs, scenarios),
             attacks_section(scenarios, main),
             searches_section(scenarios),
@@ -80,7 +71,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
             inversion.losses_section(subjects, seeds),
             inversion.labels_section(subjects, seeds),
             warnings_section(placed, "result"),
-            run_section(runs, rows, contents, unit=("evaluation", "evaluations"), title=attack_name),
+            run_section(runs, rows, contents, unit=("evaluation", "evaluations"), title=title_of),
         ],
     )
 

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from lightleak.core.grouping import by_key
 from lightleak.core.results import ALL, ReleasedRow
-from lightleak.report.compare import apart, differing, fixed, group_rows
+from lightleak.report.compare import apart, attacks, differing, fixed, group_rows
 from lightleak.report.format import joined
 from lightleak.report.intervals import Estimate, difference, estimate
 from lightleak.report.kinds.released_entries import Entry, bridge_name, search_name, setting_words, title_of
@@ -49,7 +49,7 @@ class Scenario:
     @property
     def attacks(self) -> tuple[Attack, ...]:
         """The groups that the target leads."""
-        return tuple(group for group in self.groups if not group.is_baseline)
+        return attacks(self.groups)
 
     @property
     def baselines(self) -> tuple[Attack, ...]:

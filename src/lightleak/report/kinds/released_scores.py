@@ -117,8 +117,13 @@ class Attack(Group[ReleasedRow]):
 
     @property
     def is_baseline(self) -> bool:
-        """Whether its rows come from public data, not led by the target."""
-        return is_baseline(self.attack, self.search)
+        """Whether its rows come from public data, not led by the target.
+
+        >>> rows = [ReleasedRow(attack="gan_without_target", latent_search=one) for one in ("random", "gradient")]
+        >>> [Attack((row,)).is_baseline for row in rows]
+        [True, False]
+        """
+        return self.attack in BASELINES and self.search in UNLED
 
     @cached_property
     def evaluations(self) -> dict[tuple[str, ...], list[ReleasedRow]]:
@@ -197,15 +202,6 @@ class Attack(Group[ReleasedRow]):
     def memory(self) -> Memorization:
         """How near its rows are to training rows."""
         return pooled(self.entries)
-
-
-def is_baseline(attack: str, search: str | None) -> bool:
-    """Whether rows made so are not led by the target.
-
-    >>> is_baseline("gan_without_target", "random"), is_baseline("gan_without_target", "gradient")
-    (True, False)
-    """
-    return attack in BASELINES and search in UNLED
 
 
 def of_equal(value: Estimate | None, n: int | None) -> Estimate | None:

@@ -53,9 +53,8 @@ def history(search: Search) -> list[Figure]:
     x = axis([0, max(values)], whole=True, title="number of the trial")
     best = [(float(one.trial), one.values[objective.name]) for one in running_best(search.trials, objective)]
     so_far = stairs([*best, (x.high, best[-1][1])]) if best else []
-    rules = []
-    if (default := search.default) is not None:
-        rules.append(Rule(default.values[objective.name], "guess faint", "defaults", along="y"))
+    default = search.default
+    rules = [Rule(default.values[objective.name], "guess faint", "defaults", along="y")] if default else []
     labels = {} if chosen is None else {chosen.trial: f"trial {chosen.trial}: {objective.of(chosen)}"}
     places = {number: (number, value) for number, value in values.items()}
     name = f"{objective.words} of {len(search.trials)} trials by their number"

@@ -163,14 +163,13 @@ def range_words(parameter: Parameter) -> str:
 
 def accounting_blocks(search: Search) -> tuple[Block, ...]:
     """Draw what became of every trial, with the list of all attempts folded."""
-    done = search.accounting
     ran = by_key((one for one in search.trials if one.worker is not None), lambda one: one.worker or "")
     times = ((who, str(len(same)), duration(sum(one.seconds or 0.0 for one in same))) for who, same in ran.items())
     head = ("Worker", "Attempts", "Time in them")
     workers = cells_table("Attempts by worker", head, [("", sorted(times))], box="snug")
     return (
         outcomes(search),
-        *([fill("study", "repeats", done.repeats)] if done.repeats else []),
+        *([fill("study", "repeats", search.repeats)] if search.repeats else []),
         *([fill("study", "failed", failed)] if (failed := errors(search.trials)) else []),
         *(folded("Who ran what", workers) if ran else ()),
         *(_attempts(search) if search.trials else ()),
@@ -179,17 +178,17 @@ def accounting_blocks(search: Search) -> tuple[Block, ...]:
 
 def outcomes(search: Search) -> Table:
     """Draw what became of the trials, how many, and which; the numbers add up to the trials."""
-    done = search.accounting
+    ended = by_key((chain[-1] for chain in search.chains), lambda one: one.state)
     lines = [
         (words, Cell(str(len(found)), css="count"), numbers(found) if state in ("failed", "running") else "")
         for state, words in BECAME.items()
-        for found in [done.counted[state]]
+        for found in [ended.get(state, [])]
     ]
     asked = "" if search.study.asked is None else f" of {search.study.asked} asked for"
-    n, total = len(done.repeats), f"{counted(done.trials, 'trial')}{asked}"
+    n, total = len(search.repeats), f"{counted(len(search.chains), 'trial')}{asked}"
     if n:
         total += f", from {counted(len(search.trials), 'attempt')} of which {counted(n, 'was', 'were')} run again"
-    together = line_of("Together", Cell(str(done.trials), css="count"), total, css="sum")
+    together = line_of("Together", Cell(str(len(search.chains)), css="count"), total, css="sum")
     head = ("What became of it", "Trials", "Which")
     return cells_table("What became of every trial", head, [("", [*lines, together])], css="words-table", box="snug")
 
@@ -232,7 +231,7 @@ def _attempts(search: Search) -> tuple[Block, ...]:
 
 
 def _note(search: Search, trial: TrialRow) -> str:
-    followed = dict(search.accounting.repeats).get(trial.trial)
+    followed = dict(search.repeats).get(trial.trial)
     last = reported(trial) if trial.state == "pruned" else None
     return joined(
         "the defaults" if trial.is_default else "",

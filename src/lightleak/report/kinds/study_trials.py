@@ -18,8 +18,6 @@ from lightleak.report.read import Run
 FRACTIONS = ("accuracy", "leakage", "match_rate")
 """How names of objectives end whose values are fractions, which read better as percentages."""
 
-STATES = ("complete", "pruned", "failed", "running")
-
 Verdict = Literal["better", "worse", "not distinguishable", "no interval"]
 
 
@@ -268,9 +266,25 @@ class Search:
         return next((one for one in self.front if one.is_knee), None)
 
     @cached_property
-    def accounting(self) -> "Accounting":
-        """What became of every trial."""
-        return account(self.trials)
+    def chains(self) -> list[list[TrialRow]]:
+        """The attempts of each trial in their order: what became of it is the state of the last.
+
+        A repeat may name the attempt before it or the first of a chain; both count as one trial.
+
+        >>> trials = TrialRow(trial=0, state="failed"), TrialRow(trial=1, state="complete", retry_of=0)
+        >>> [[one.trial for one in chain] for chain in Search(None, None, trials).chains]
+        [[0, 1]]
+        """
+        ordered = sorted(self.trials, key=lambda one: one.trial)
+        first: dict[int | None, int] = {}
+        for one in ordered:  # what it repeats is an earlier trial
+            first[one.trial] = first.get(one.retry_of, one.trial)
+        return list(by_key(ordered, lambda one: first[one.trial]).values())
+
+    @cached_property
+    def repeats(self) -> list[tuple[int, int]]:
+        """Numbers of every attempt that was run again and of the attempt that followed it."""
+        return sorted((one.trial, other.trial) for chain in self.chains for one, other in pairwise(chain))
 
     @property
     def verdict(self) -> Verdict | None:
@@ -370,47 +384,6 @@ def running_best(trials: Sequence[TrialRow], objective: Objective) -> list[Trial
         if not found or objective.is_better(value, found[-1].values[objective.name]):
             found.append(trial)
     return found
-
-
-@dataclass(frozen=True)
-class Accounting:
-    """What became of every trial; a repeated attempt counts once, as its last attempt.
-
-    Attributes:
-        counted: trials by the state of their last attempt.
-        repeats: numbers of an attempt that was run again and of the attempt that followed it.
-    """
-
-    counted: Mapping[str, Sequence[TrialRow]]
-    repeats: tuple[tuple[int, int], ...]
-
-    @property
-    def trials(self) -> int:
-        """Trials, each counted once."""
-        return sum(len(found) for found in self.counted.values())
-
-
-def account(trials: Sequence[TrialRow]) -> Accounting:
-    """Count each trial once, by its last attempt.
-
-    A repeat may name the attempt before it or the first of a chain; both count as one trial.
-
-    >>> found = account([TrialRow(trial=0, state="failed"), TrialRow(trial=1, state="complete", retry_of=0)])
-    >>> found.trials, found.repeats, len(found.counted["complete"])
-    (1, ((0, 1),), 1)
-    """
-    before = {one.trial: one.retry_of for one in trials}
-
-    def first_attempt(trial: TrialRow) -> int:
-        number = trial.trial
-        while (earlier := before[number]) is not None and earlier in before:  # ends: it is an earlier trial
-            number = earlier
-        return number
-
-    chains = by_key(sorted(trials, key=lambda one: one.trial), first_attempt).values()
-    counted = {state: [chain[-1] for chain in chains if chain[-1].state == state] for state in STATES}
-    pairs = [(a.trial, b.trial) for chain in chains for a, b in pairwise(chain)]
-    return Accounting(counted, tuple(sorted(pairs)))
 
 
 def _check_number(value: Any, where: str) -> None:

@@ -7,12 +7,11 @@ from lightleak.core.results import FrontierRow, UpdateRow
 from lightleak.report import charts
 from lightleak.report import format as fmt
 from lightleak.report.blocks import Column, Figure, Page, Section
-from lightleak.report.charts import most_gained, pair_legend, pairs_by_name
-from lightleak.report.compare import fixed
+from lightleak.report.compare import attacks, fixed
 from lightleak.report.intervals import bounded
 from lightleak.report.kinds import updates_summary as summary
 from lightleak.report.kinds.updates_change import change_section
-from lightleak.report.kinds.updates_groups import UpdateGroup, at_start, attacks, compare, strongest_first
+from lightleak.report.kinds.updates_groups import UpdateGroup, at_start, compare, strongest_first
 from lightleak.report.kinds.updates_runs import measured_runs
 from lightleak.report.kinds.updates_words import (
     FIXED,
@@ -28,7 +27,7 @@ from lightleak.report.read import Run
 from lightleak.report.sections.certificates import certificates_section
 from lightleak.report.sections.people import people_section
 from lightleak.report.sections.rows import rows_section, typical_batch
-from lightleak.report.sections.subject_and_run import run_section, subject_of, subject_section, title_of
+from lightleak.report.sections.subject_and_run import audit_page, run_section, subject_section
 from lightleak.report.sections.tested import evidence_section
 from lightleak.report.sections.training import training_section
 
@@ -50,9 +49,9 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     with_results = [one for one in measured if one.lines]
     found, answers = summary.findings(with_results, groups)
     here = [group for group in attacks(main) if best is None or _place(group) == _place(best)]
-    return Page(
-        title=title_of(runs, "Leakage report"),
-        subject=subject_of(runs),
+    return audit_page(
+        runs,
+        "Leakage report",
         private=words("private", redact) if batch or any(run.persons for run in runs) else "",
         sections=[
             summary.summary_section(runs, with_results, best, helped),
@@ -131,7 +130,7 @@ def attacks_section(
         [column for column in _COLUMNS if restored or column.title != "Wrong labels"],
         [(parts_title(same[0].first, apart), same) for same in scenarios],
         css="stack dense" if any(group.values("certified_share") for same in scenarios for group in same) else "stack",
-        line_css=lambda group: "baseline" if group.is_baseline else "best" if group is best else "",
+        line_css=lambda group: "best" if group is best else group.css,
     )
     pictures = (words("charted", unit), *figures(drawn)) if drawn else ()
     wide = bounded(best.values(ACCURACY), comparisons=len(strongest)) if best else None
@@ -206,8 +205,8 @@ def columns_section(group: UpdateGroup) -> Section | None:
     guessed = group.baseline.means("column_accuracy") if group.baseline else {}
     title = ", ".join(filter(None, (group.title, of_rows(group.first))))
     label = f"Share of right cells in each of {len(reached)} columns, guessed and recovered; most leakage first"
-    drawn = pairs_by_name(label, reached, guessed, "guessing", "recovered")
-    said = words("columns", title, most_gained(reached, guessed), bool(guessed))
+    drawn = charts.pairs_by_name(label, reached, guessed, "guessing", "recovered")
+    said = words("columns", title, charts.most_gained(reached, guessed), bool(guessed))
     return Section("columns", "By column", (said, *drawn))
 
 
@@ -217,14 +216,10 @@ def confidence_section(groups: Sequence[UpdateGroup]) -> Section | None:
     start, end = "least confident quarter", "most confident quarter"
     for kind in ("categorical", "numerical"):
         known = [(group, group.mean(f"bottom25_{kind}"), group.mean(f"top25_{kind}")) for group in groups]
-        pairs = [
-            charts.Pair(group.title, low.mean, high.mean, fmt.points(high.mean - low.mean))
-            for group, low, high in known
-            if low and high
-        ]
+        pairs = [charts.Pair(group.title, low.mean, high.mean) for group, low, high in known if low and high]
         if pairs:
             name = f"Share of right {kind} cells in the least and the most confident quarter, by attack"
             drawing = charts.pair_chart(name, pairs, start, end, stacked=True)
             panels.append(Figure(drawing, f"{fmt.capital(kind)} cells", plot="bars"))
-    blocks = (words("confidence"), pair_legend(start, end), *figures(panels))
+    blocks = (words("confidence"), charts.pair_legend(start, end), *figures(panels))
     return Section("confidence", "The attacker's confidence", blocks) if panels else None

@@ -6,15 +6,7 @@ from functools import partial
 from lightleak.core.grouping import by_key
 from lightleak.report import format as fmt
 from lightleak.report.blocks import Block, Cell, Column, Heading, Section
-from lightleak.report.kinds.updates_runs import (
-    ERROR,
-    METRICS,
-    ChangedGroup,
-    Measured,
-    changed_groups,
-    changed_settings,
-    run_title,
-)
+from lightleak.report.kinds.updates_runs import ERROR, METRICS, ChangedGroup, Measured, changed_groups, changed_settings
 from lightleak.report.kinds.updates_words import words
 from lightleak.report.page import cells_table, table_of, text
 from lightleak.report.sections.summary import interval_cell
@@ -26,8 +18,7 @@ def change_section(runs: Sequence[Measured], unit: tuple[str, str]) -> Section |
         return None
     blocks: list[Block] = [words("changes", unit)]
     for one in runs[1:]:
-        title = f"{run_title(one.run)} against {run_title(one.reference)}"
-        blocks += [Heading(fmt.capital(title)), _settings(one), _utility(one), _leakage(one)]
+        blocks += [Heading(fmt.capital(one.heading)), _settings(one), _utility(one), _leakage(one)]
     return Section("change", "Before and after", tuple(blocks))
 
 
@@ -70,11 +61,7 @@ def _leakage(one: Measured) -> Block:
     ]
     by_moment = by_key(groups, lambda group: fmt.capital(group.moment)).items()
     name = "What changed for each attack"
-    return table_of(name, columns, by_moment, css="changes stack", line_css=_changed_css)
-
-
-def _changed_css(group: ChangedGroup) -> str:
-    return "baseline" if group.group.is_baseline else ""
+    return table_of(name, columns, by_moment, css="changes stack", line_css=lambda one: one.group.css)
 
 
 def _change(name: str, group: ChangedGroup) -> Cell:

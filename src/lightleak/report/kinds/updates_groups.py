@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from lightleak.core.grouping import by_key
 from lightleak.core.results import UpdateRow
-from lightleak.report.compare import Group, fixed, group_rows, paired
+from lightleak.report.compare import Group, attacks, fixed, group_rows
 from lightleak.report.format import DASH, percent, with_interval
 from lightleak.report.intervals import Estimate, Values, bounded
 from lightleak.report.kinds.updates_words import FIXED, Moment, moment_of
@@ -30,14 +30,18 @@ class UpdateGroup(Group[UpdateRow]):
     baseline: "UpdateGroup | None" = field(default=None, repr=False)
 
     @property
-    def is_baseline(self) -> bool:
-        """Whether this is guessing itself."""
-        return self.attack == BASELINE
-
-    @property
     def leakage(self) -> Estimate | None:
-        """Cell accuracy over that of guessing on the same batch."""
-        return paired(self, self.baseline, "cell_accuracy", batch_of)
+        """Cell accuracy over that of guessing on the same batch, which removes what makes a batch easy.
+
+        The difference of the means without an interval where the two share no batch; None where either has none.
+        """
+        if self.baseline is None:
+            return None
+        mine, guessed = (one.by(batch_of, "cell_accuracy") for one in (self, self.baseline))
+        if shared := [value - guessed[batch] for batch, value in mine.items() if batch in guessed]:
+            return bounded(shared, -1.0, 1.0)
+        means = self.mean("cell_accuracy"), self.baseline.mean("cell_accuracy")
+        return None if means[0] is None or means[1] is None else Estimate(means[0].mean - means[1].mean, n=0)
 
     @property
     def proven_share(self) -> float:
@@ -87,11 +91,6 @@ def update_of(row: UpdateRow) -> tuple[object, ...]:
     """Return what names an update within its run; equal runs name equal updates equally."""
     local = (row.local_epochs, row.local_batches, row.n_clients) if row.on_fedavg else ()
     return (row.dataset, row.epoch, *local, row.batch_size, *batch_of(row))
-
-
-def attacks(groups: Iterable[UpdateGroup]) -> tuple[UpdateGroup, ...]:
-    """Return the groups that read the update."""
-    return tuple(group for group in groups if not group.is_baseline)
 
 
 def at_start(groups: Sequence[UpdateGroup]) -> tuple[UpdateGroup, ...]:
@@ -198,7 +197,7 @@ class Exposure:
 
 def exposures(run: Run) -> tuple[Exposure, ...]:
     """Return every size and moment of a run, updates sent before training first, then by size."""
-    found = []
+    found: list[Exposure] = []
     for (moment, size), rows in by_key(run.of(UpdateRow), lambda row: (moment_of(row), row.size)).items():
         updates = {
             attack: {update_of(row) for row in of}
@@ -210,12 +209,9 @@ def exposures(run: Run) -> tuple[Exposure, ...]:
         every, shared = set.union(*updates.values()), set.intersection(*updates.values())
         whole = _exposure(run, size, moment, [row for row in rows if updates.get(row.attack, every) == every])
         part = _exposure(run, size, moment, [row for row in rows if update_of(row) in shared])
-        if whole is None or part is None or shared == every:
-            found.append(_exposure(run, size, moment, rows))
-        else:
-            found.append(replace(whole, sample=part))
-    known = (one for one in found if one is not None)
-    return tuple(sorted(known, key=lambda one: (one.moment == "during training", one.batch_size or 0)))
+        one = replace(whole, sample=part) if whole and part and shared != every else _exposure(run, size, moment, rows)
+        found += [one] if one else []
+    return tuple(sorted(found, key=lambda one: (one.moment == "during training", one.batch_size or 0)))
 
 
 def _exposure(run: Run, size: int | None, moment: Moment, rows: Sequence[UpdateRow]) -> Exposure | None:

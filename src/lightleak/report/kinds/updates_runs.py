@@ -201,17 +201,20 @@ class Measured:
     @property
     def is_undefended(self) -> bool:
         """Whether the run had no defense."""
-        return is_undefended(self.run)
+        return _is_undefended(self.run)
+
+    @property
+    def heading(self) -> str:
+        """What is compared with what."""
+        return f"{run_title(self.run)} against {run_title(self.reference)}"
 
     @cached_property
     def lines(self) -> tuple[Line, ...]:
         """One for each size and moment."""
-        if self.is_reference:
-            found = tuple(one.worse for one in exposures(self.run))
-            return tuple(Line(one, None, len(found)) for one in found)
-        # Judged where every attack was run: one that was left out of most updates would lower the mean.
-        found, before = tuple(one.sample or one for one in exposures(self.run)), {}
-        if same_table(self.reference, self.run):
+        every, before = exposures(self.run), {}
+        # Others are judged where every attack was run: one that was left out of most updates would lower the mean.
+        found = [one.worse if self.is_reference else one.sample or one for one in every]
+        if not self.is_reference and same_table(self.reference, self.run):
             before = {one.place: one.worse for one in exposures(self.reference)}
         pairs = [(before.get(one.place), one) for one in found]
         return tuple(Line(one, effect(own, one) if own else None, len(found)) for own, one in pairs)
@@ -264,15 +267,14 @@ def measured_runs(runs: Sequence[Run]) -> tuple[Measured, ...]:
     """Compare each run with the reference, which stands first: one without a defense, else the first of all."""
     if not runs:
         return ()
-    reference = next((run for run in runs if is_undefended(run)), runs[0])
+    reference = next((run for run in runs if _is_undefended(run)), runs[0])
     defenses = [_defense_of(run) for run in runs]
     titles = [run_title(run) if Counter(defenses)[one] > 1 else one for run, one in zip(runs, defenses, strict=True)]
     found = [Measured(run, title, reference) for run, title in zip(runs, titles, strict=True)]
     return tuple(sorted(found, key=lambda one: not one.is_reference))
 
 
-def is_undefended(run: Run) -> bool:
-    """Return whether the run had no defense."""
+def _is_undefended(run: Run) -> bool:
     return all(row.is_undefended for row in run.rows[:1])
 
 

@@ -1,7 +1,7 @@
 """Estimates of shares by parties of vertical federated learning: what their page shows."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -10,35 +10,24 @@ from lightleak.core.parties import KINDS
 from lightleak.core.results import VerticalRow
 from lightleak.report import charts
 from lightleak.report.blocks import Cell, Column, Figure, Legend, Page, Section, Table
-from lightleak.report.compare import differing
+from lightleak.report.compare import attacks, differing
 from lightleak.report.format import DASH, joined, of_hundred, percent, points, unsigned_points, with_interval
 from lightleak.report.intervals import bounded
 from lightleak.report.kinds.vertical_findings import Findings, Outcome
-from lightleak.report.kinds.vertical_groups import (
-    FIXED,
-    Groups,
-    Property,
-    VerticalGroup,
-    attack_name,
-    attacks,
-    compare,
-    properties,
-)
+from lightleak.report.kinds.vertical_groups import FIXED, VerticalGroup, attack_name, compare, properties
+from lightleak.report.kinds.vertical_worth import worth_words
 from lightleak.report.page import figures, fill, folded, table_of
 from lightleak.report.plot.axis import axis
 from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, draw
 from lightleak.report.read import Run
 from lightleak.report.sections.norms import KIND_TITLES, norm_entries, norms_section
-from lightleak.report.sections.subject_and_run import (
-    run_section,
-    subject_of,
-    subject_section,
-    title_of,
-    warnings_section,
-)
+from lightleak.report.sections.subject_and_run import audit_page, run_section, subject_section, warnings_section
 from lightleak.report.sections.summary import first_page, interval_cell, of_hundred_cell
 from lightleak.report.sections.tested import CONTROLLER, NOT_TESTED, evidence_section
 from lightleak.report.sections.tested import Findings as Results
+
+Measured = Mapping[str, Sequence[VerticalGroup]]
+"""Attacks on each property (`properties`)."""
 
 words = partial(fill, "vertical")
 STYLES = {"C1": charts.Style("s0", "circle"), "C2": charts.Style("s1", "square")}
@@ -71,9 +60,9 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     reading = words("reading_vertical", found) if found.tried else ""
     contents, answers = words("contents", bool(norms), redact), _answers(found)
     placed = [(joined(*group.place[1:], group.title), group.rows) for group in found.groups]
-    return Page(
-        title=title_of(runs, "Property leakage report"),
-        subject=subject_of(runs),
+    return audit_page(
+        runs,
+        "Property leakage report",
         private=words("redacted") if redact else "",
         sections=[
             summary_section(found),
@@ -179,7 +168,7 @@ def _style(group: VerticalGroup) -> charts.Style:
     return STYLES.get(group.first.adversary, OTHER_STYLE)
 
 
-def _subject(runs: Sequence[Run], groups: Groups) -> Section:
+def _subject(runs: Sequence[Run], groups: Sequence[VerticalGroup]) -> Section:
     rows = [group.first for group in groups]
     adversaries = sorted({row.adversary for row in rows})
     facts = [
@@ -194,21 +183,21 @@ def _subject(runs: Sequence[Run], groups: Groups) -> Section:
     return subject_section(runs, facts, before=(words("setting"),))
 
 
-def _shares(measured: Sequence[Property]) -> Section | None:
-    drawn = [figure for one in measured if (figure := _share_chart(one))]
+def _shares(measured: Measured) -> Section | None:
+    drawn = [figure for title, same in measured.items() if (figure := _share_chart(title, same))]
     if not drawn:
         return None
-    groups = [group for one in measured for group in one.groups]
+    groups = [group for same in measured.values() for group in same]
     adversaries = {group.first.adversary for group in groups}
     legend = Legend([(style, name) for name, style in STYLES.items() if name in adversaries])
     said = words("shares", any(len(group.rows) > 1 for group in groups))
     return Section("shares", "Estimates against the truth", (said, legend, *figures(drawn)))
 
 
-def _share_chart(one: Property) -> Figure | None:
+def _share_chart(title: str, groups: Sequence[VerticalGroup]) -> Figure | None:
     """A row per attack, C1 above C2, the closest first; None where there is no estimate."""
-    names, rows = _varying(one.groups), []
-    for adversary, same in by_key(one.groups, lambda group: group.first.adversary).items():
+    names, rows = _varying(groups), []
+    for adversary, same in by_key(groups, lambda group: group.first.adversary).items():
         known = [
             charts.EstimateRow(_name(group, names), value, _style(group), _singles(group))
             for group in same
@@ -217,12 +206,12 @@ def _share_chart(one: Property) -> Figure | None:
         rows += [replace(row, heading="" if i else HEADINGS.get(adversary, adversary)) for i, row in enumerate(known)]
     if not rows:
         return None
-    true = [value for group in one.groups for value in group.values("true_fraction")]
+    true = [value for group in groups for value in group.values("true_fraction")]
     ends = [end for row in rows for end in (row.value.mean, *row.value.ends, *(value for value, _ in row.singles))]
-    name = f"Estimated share of records with {one.name}, by attack, against the true share"
+    name = f"Estimated share of records with {groups[0].first.property_name}, by attack, against the true share"
     mean = sum(true) / len(true) if true else 0.0
     rules = [Rule(mean, "truth", f"true {percent(mean)}", ends=(min(true), max(true)))] if true else []
-    return charts.estimate_figure(name, rows, rules, charts.share_axis((*ends, *true)), one.title)
+    return charts.estimate_figure(name, rows, rules, charts.share_axis((*ends, *true)), title)
 
 
 def _singles(group: VerticalGroup) -> tuple[tuple[float, str], ...]:
@@ -238,7 +227,7 @@ def _hover(row: VerticalRow) -> str:
     return joined(f"seed {row.seed}: {percent(row.estimated)}", own, true)
 
 
-def _varying(groups: Groups) -> list[str]:
+def _varying(groups: Sequence[VerticalGroup]) -> list[str]:
     """Names of the fields in which the groups differ, but for the table, which is part of a property's title."""
     return differing((group.first for group in groups), [name for name in FIXED if name != "dataset"])
 
@@ -248,9 +237,9 @@ def _name(group: VerticalGroup, names: Sequence[str]) -> str:
     return joined(group.title, *group.setting_words(names), by=" · ")
 
 
-def _errors(measured: Sequence[Property], redact: bool) -> Section | None:
-    """A line for each attack; ``redact`` leaves out what reads no exchange: its error may give away the share."""
-    tables = _tables(measured, lambda group: group.reads_exchange or not redact)
+def _errors(measured: Measured, redact: bool) -> Section | None:
+    """A line for each attack; ``redact`` leaves out baselines: their error may give away the share."""
+    tables = _tables(measured, lambda group: not (redact and group.is_baseline))
     if not tables:
         return None
     names = _varying([group for _, same in tables for group in same])
@@ -261,40 +250,30 @@ def _errors(measured: Sequence[Property], redact: bool) -> Section | None:
             "Off by, points (95% interval)",
             lambda group: Cell(_off(group.error), css="best" if id(group) in closest else ""),
         ),
-        Column("Closer than own columns", lambda group: _learned(group, redact) if group.reads_exchange else DASH),
-        *([] if redact else [Column("Worth a random sample of", _worth)]),
+        Column("Closer than own columns", lambda group: DASH if group.is_baseline else _learned(group, redact)),
+        *([] if redact else [Column("Worth a random sample of", lambda group: worth_words(group.worth))]),
         Column("Own interval right", lambda group: "{} of {}".format(*group.coverage) if group.coverage else DASH),
         Column("Seeds", lambda group: str(len(group.rows))),
     ]
-    table = table_of("Errors compared", columns, tables, css="errors", line_css=_line_css)
+    table = table_of("Errors compared", columns, tables, css="errors", line_css=lambda group: group.css)
     return Section("errors", "Errors compared", (table, words("errors_note", redact)))
-
-
-def _line_css(group: VerticalGroup) -> str:
-    return "" if group.reads_exchange else "baseline"
 
 
 def _outcome_css(one: Outcome) -> str:
     return "" if one.group.is_defended else "baseline"
 
 
-def _tables(
-    measured: Sequence[Property], kept: Callable[[VerticalGroup], bool]
-) -> list[tuple[str, list[VerticalGroup]]]:
+def _tables(measured: Measured, kept: Callable[[VerticalGroup], bool]) -> list[tuple[str, list[VerticalGroup]]]:
     """Groups of each property and adversary, in the order of `properties`: attacks first, the closest on top."""
     return [
-        (joined(one.title, adversary, by=" · "), same)
-        for one in measured
-        for adversary, same in by_key(filter(kept, one.groups), lambda group: group.first.adversary).items()
+        (joined(title, adversary, by=" · "), same)
+        for title, groups in measured.items()
+        for adversary, same in by_key(filter(kept, groups), lambda group: group.first.adversary).items()
     ]
 
 
 _off = partial(with_interval, said=unsigned_points)
 _change = partial(with_interval, said=points)
-
-
-def _worth(group: VerticalGroup) -> str:
-    return group.worth.words if group.worth else DASH
 
 
 def _learned(group: VerticalGroup, redact: bool, places: int = 1) -> str:
@@ -340,7 +319,7 @@ def _outcome_columns(redact: bool, is_unaware: bool) -> list[Column[Outcome]]:
         Column("Off by, points (95% interval)", lambda one: _off(one.error)),
         Column("More than without", lambda one: _rise(one, redact), optional=True),
         Column("Own columns off by", lambda one: DASH if redact else _off(one.group.own_error), optional=True),
-        Column("Worth a random sample of", lambda one: DASH if redact else _worth(one.group), optional=True),
+        Column("Worth a random sample of", lambda one: DASH if redact else worth_words(one.group.worth), optional=True),
         Column("Closer than own columns", lambda one: _learned(one.group, redact), optional=True),
         *(unaware if is_unaware else []),
         Column(
@@ -399,9 +378,9 @@ def _mark(one: Outcome, family: str, style: charts.Style) -> Mark | None:
     return Mark(auc.mean, 100 * error.mean, style, hover, auc.ends, (low, high), label)
 
 
-def _kinds(measured: Sequence[Property]) -> Section | None:
+def _kinds(measured: Measured) -> Section | None:
     """Attacks that estimate from several kinds of results; None where no attack does or there is no truth."""
-    found = _tables(measured, lambda group: group.reads_exchange and len(group.means("kind_errors")) > 1)
+    found = _tables(measured, lambda group: not group.is_baseline and len(group.means("kind_errors")) > 1)
     if not found:
         return None
     names = _varying([group for _, same in found for group in same])

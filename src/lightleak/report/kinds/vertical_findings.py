@@ -8,16 +8,10 @@ from functools import cached_property
 from lightleak.core.grouping import by_key
 from lightleak.core.results import NONE
 from lightleak.report.budget import budget
+from lightleak.report.compare import attacks
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.vertical_changes import Change, change_of, untried
-from lightleak.report.kinds.vertical_groups import (
-    Groups,
-    Place,
-    VerticalGroup,
-    attacks,
-    chosen_on_other_seeds,
-    undefended,
-)
+from lightleak.report.kinds.vertical_groups import Groups, Place, VerticalGroup, chosen_on_other_seeds, undefended
 from lightleak.report.read import Run
 
 
@@ -76,8 +70,28 @@ class Findings:
 
     @cached_property
     def outcomes(self) -> dict[str, dict[Place, Outcome]]:
-        """Outcomes by defense, what they are compared with first."""
-        return outcomes(self.tried, self.runs) if self.tried else {}
+        """Outcomes by defense, the reference first; each is compared with that of no defense, where there is one."""
+        if not self.tried:
+            return {}
+        reference = undefended(self.tried)[0].defense
+        by_defense = {
+            defense: by_key((one for one in self.tried if one.defense == defense), lambda one: one.place)
+            for defense in dict.fromkeys((reference, *(group.defense for group in self.tried)))
+        }
+        before = by_defense.get(NONE, {})
+
+        def outcome(group: VerticalGroup, same: Groups) -> Outcome:
+            there = before.get(group.place, []) if group.is_defended else []
+            return Outcome(group, change_of(same, there, self.runs), untried(same, there))
+
+        return {
+            defense: {
+                place: outcome(group, same)
+                for place, same in after.items()
+                if (group := chosen_on_other_seeds(same)) is not None
+            }
+            for defense, after in by_defense.items()
+        }
 
     @cached_property
     def best(self) -> list[VerticalGroup]:
@@ -91,8 +105,10 @@ class Findings:
 
     @cached_property
     def main(self) -> VerticalGroup | None:
-        """The one that learned most (`most_telling`); None without truth."""
-        return most_telling(self.best)
+        """The one of `leaking` that learned most from the exchange, else of all the closest; None without truth."""
+        if self.leaking:
+            return max(self.leaking, key=lambda group: statistics.fmean(group.values("learned")))
+        return min(self.best, key=lambda group: group.sorted_by, default=None)
 
     @cached_property
     def honest(self) -> VerticalGroup | None:
@@ -101,7 +117,7 @@ class Findings:
         honest = [one for one in self.tried if not one.manipulates and (one.place, one.defense) == here]
         return chosen_on_other_seeds(honest)
 
-    @property
+    @cached_property
     def leaking(self) -> list[VerticalGroup]:
         """Those of `best` that measurably learned something from the exchange, at all places at once."""
         return [group for group in self.best if group.leaks(self.places)]
@@ -153,38 +169,3 @@ class Findings:
     def least_costly(self) -> Outcome | None:
         """The one of them that costs least."""
         return max(self.helping, key=lambda one: one.change.cost.mean if one.change.cost else -1.0, default=None)
-
-
-def most_telling(best: Groups) -> VerticalGroup | None:
-    """Return of several adversaries and properties the one that learned most from the exchange.
-
-    Among those whose interval, widened for this choice, lies above 0; where none does, the one that comes closest.
-    """
-    leaking = [group for group in best if group.leaks(len(best))]
-    if leaking:
-        return max(leaking, key=lambda group: statistics.fmean(group.values("learned")))
-    return min(best, key=lambda group: group.sorted_by, default=None)
-
-
-def outcomes(groups: Groups, runs: Sequence[Run] = ()) -> dict[str, dict[Place, Outcome]]:
-    """Outcomes by defense, the reference first; each is compared with that of no defense, where there is one."""
-    tried = attacks(groups)
-    reference = undefended(tried)[0].defense
-    by_defense = {
-        defense: by_key((one for one in tried if one.defense == defense), lambda one: one.place)
-        for defense in dict.fromkeys((reference, *(group.defense for group in tried)))
-    }
-    before = by_defense.get(NONE, {})
-
-    def outcome(group: VerticalGroup, same: Groups) -> Outcome:
-        there = before.get(group.place, []) if group.is_defended else []
-        return Outcome(group, change_of(same, there, runs), untried(same, there))
-
-    return {
-        defense: {
-            place: outcome(group, same)
-            for place, same in after.items()
-            if (group := chosen_on_other_seeds(same)) is not None
-        }
-        for defense, after in by_defense.items()
-    }

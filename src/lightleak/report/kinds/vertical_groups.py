@@ -9,18 +9,15 @@ from functools import cached_property
 
 from lightleak.core.grouping import by_key
 from lightleak.core.results import NONE, VerticalRow
-from lightleak.report.compare import Group, apart, fixed, group_rows
+from lightleak.report.compare import Group, apart, attacks, fixed, group_rows
 from lightleak.report.format import attack_title
 from lightleak.report.intervals import Estimate, bounded
-from lightleak.report.kinds.vertical_worth import Worth, worth_of
+from lightleak.report.kinds.vertical_worth import worth_of
 
 PASSIVE = "passive"
 
-READS_NO_EXCHANGE = frozenset({"prior", "aia_raw", "aia_raw_adjusted"})
-"""Attacks that read nothing of what is exchanged: what they find has not leaked."""
-
 GUESS = "prior"
-"""The one of them that answers with the auxiliary share."""
+"""The baseline that answers with the auxiliary share."""
 
 HALF = 0.5
 """Share of the auxiliary sample that has the property, by construction; an answer that takes no exchange."""
@@ -74,11 +71,6 @@ class VerticalGroup(Group[VerticalRow]):
         return self.defense.replace("_", " ") if self.is_defended else "no defense"
 
     @property
-    def reads_exchange(self) -> bool:
-        """Whether it reads anything of what is exchanged."""
-        return self.attack not in READS_NO_EXCHANGE
-
-    @property
     def manipulates(self) -> bool:
         """Whether, in some seed, the attack departs from the protocol."""
         return any(map(_manipulates, self.rows))
@@ -120,7 +112,7 @@ class VerticalGroup(Group[VerticalRow]):
         return learned is not None and learned.is_above and (beyond_half is None or beyond_half.is_above)
 
     @property
-    def worth(self) -> Worth | None:
+    def worth(self) -> Estimate | None:
         """Size of a random labeled sample that estimates the share as well."""
         return worth_of((row.true_fraction, row.error) for row in self.rows)
 
@@ -182,11 +174,6 @@ def compare(rows: Iterable[VerticalRow]) -> tuple[VerticalGroup, ...]:
     return tuple(VerticalGroup(group.rows, group.variant) for group in found)
 
 
-def attacks(groups: Groups) -> list[VerticalGroup]:
-    """The groups that read what is exchanged."""
-    return [group for group in groups if group.reads_exchange]
-
-
 def undefended(groups: Groups) -> Groups:
     """The groups of a training without a defense; all of them where every training had one."""
     return [group for group in groups if group.defense == NONE] or groups
@@ -227,30 +214,19 @@ def chosen(groups: Groups) -> dict[Place, VerticalGroup]:
     return {place: group for place, group in found.items() if group is not None}
 
 
-@dataclass(frozen=True)
-class Property:
-    """All that is known of one property without a defense, with one where all trainings had one.
+def properties(groups: Groups) -> dict[str, list[VerticalGroup]]:
+    """Attacks on each property without a defense, with one where all trainings had one; guesses are left out.
 
-    Attributes:
-        title: its name, with that of its table where there are several.
-        name: the property.
-        groups: attacks on it, of each adversary those that read no exchange last; guesses left out.
+    Returns:
+        By name of the property, with that of its table where there are several, in the order of the rows: groups sorted
+        by adversary and error, of each adversary baselines last.
     """
-
-    title: str
-    name: str
-    groups: tuple[VerticalGroup, ...]
-
-
-def properties(groups: Groups) -> tuple[Property, ...]:
-    """Properties in the order of the rows, each with its groups sorted by adversary and error."""
-    several = len({group.first.dataset for group in groups}) > 1
-    found = []
+    several, found = len({group.first.dataset for group in groups}) > 1, {}
     for same in by_key(groups, lambda group: group.place[:2]).values():
-        kept = [group for group in undefended(same) if group.attack != GUESS]
-        ordered = sorted(kept, key=lambda group: (group.place[2], not group.reads_exchange, group.sorted_by))
-        found.append(Property(same[0].topic(several), same[0].first.property_name, tuple(ordered)))
-    return tuple(one for one in found if one.groups)
+        if kept := [group for group in undefended(same) if group.attack != GUESS]:
+            kept.sort(key=lambda group: (group.place[2], group.is_baseline, group.sorted_by))
+            found[same[0].topic(several)] = kept
+    return found
 
 
 def _general(row: VerticalRow) -> VerticalRow:

@@ -2,54 +2,44 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from lightleak.core.summary import summarize
+from lightleak.report.format import DASH
+from lightleak.report.intervals import Estimate
 
 
-@dataclass(frozen=True)
-class Worth:
-    """Rows of a random sample, whose property is known, that estimates a share as well as an attack.
+def worth_words(worth: Estimate | None) -> str:
+    """The number of rows with its interval.
 
-    Attributes:
-        rows: p (1 - p) / MSE, the mean squared error being over seeds; infinite where every estimate was exact.
-        low: lower end of its 95% interval, from Student's of the mean squared error; None with one seed.
-        high: upper end.
+    >>> worth_words(Estimate(312.4, 5, 120.2, math.inf)), worth_words(Estimate(0.4)), worth_words(Estimate(math.inf))
+    ('312 (at least 120)', 'under 1', 'any number (every estimate was exact)')
+    >>> worth_words(Estimate(2134.0, 5, 870.0, 5210.0)), worth_words(Estimate(2.0, 5, 0.8, math.inf)), worth_words(None)
+    ('2,134 (870 to 5,210)', '2 (may be any number)', '–')
     """
-
-    rows: float
-    low: float | None = None
-    high: float | None = None
-
-    @property
-    def words(self) -> str:
-        """The number of rows with its interval.
-
-        >>> Worth(312.4, 120.2, math.inf).words, Worth(0.4).words, Worth(math.inf, math.inf, math.inf).words
-        ('312 (at least 120)', 'under 1', 'any number (every estimate was exact)')
-        >>> Worth(2134.0, 870.0, 5210.0).words, Worth(2.0, 0.8, math.inf).words
-        ('2,134 (870 to 5,210)', '2 (may be any number)')
-        """
-        if math.isinf(self.rows):
-            return "any number (every estimate was exact)"
-        if self.low is None or self.high is None:
-            return _count(self.rows)
-        if math.isinf(self.high):
-            return f"{_count(self.rows)} ({f'at least {_count(self.low)}' if self.low >= 1 else 'may be any number'})"
-        return f"{_count(self.rows)} ({_count(self.low)} to {_count(self.high)})"
+    if worth is None:
+        return DASH
+    if math.isinf(worth.mean):
+        return "any number (every estimate was exact)"
+    if worth.low is None or worth.high is None:
+        return _count(worth.mean)
+    if math.isinf(worth.high):
+        return f"{_count(worth.mean)} ({f'at least {_count(worth.low)}' if worth.low >= 1 else 'may be any number'})"
+    return f"{_count(worth.mean)} ({_count(worth.low)} to {_count(worth.high)})"
 
 
-def worth_of(results: Iterable[tuple[float | None, float | None]]) -> Worth | None:
+def worth_of(results: Iterable[tuple[float | None, float | None]]) -> Estimate | None:
     """Solve p (1 - p) / n, the variance of a random sample's share, for n at the error that was measured.
 
     Args:
         results: by seed the true share p and the absolute error; None where unknown.
 
     Returns:
-        None where nothing is known, or no record or every record has the property.
+        p (1 - p) / MSE, the mean squared error being over seeds, infinite where every estimate was exact; its interval
+        is from Student's of the mean squared error, none with one seed. None where nothing is known, or no record or
+        every record has the property.
 
     >>> found = worth_of([(0.5, 0.05), (0.5, 0.05)])
-    >>> round(found.rows), worth_of([(0.3, 0.0)]).rows, worth_of([(None, 0.1)])
+    >>> round(found.mean), worth_of([(0.3, 0.0)]).mean, worth_of([(None, 0.1)])
     (100, inf, None)
     """
     known = [(true, error) for true, error in results if true is not None and error is not None]
@@ -58,7 +48,7 @@ def worth_of(results: Iterable[tuple[float | None, float | None]]) -> Worth | No
         return None
     squared = summarize(error**2 for _, error in known)
     ends = (None, None) if squared.n < 2 else (_divided(spread, squared.high), _divided(spread, squared.low))
-    return Worth(_divided(spread, squared.mean), *ends)
+    return Estimate(_divided(spread, squared.mean), squared.n, *ends)
 
 
 def _divided(spread: float, squared_error: float) -> float:

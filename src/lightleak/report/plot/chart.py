@@ -90,19 +90,21 @@ class Mark:
 
 @dataclass(frozen=True)
 class Points:
-    """Marks with their intervals; ``dx`` moves all of them by pixels, to keep series at the same x apart."""
+    """Marks with their intervals.
+
+    Attributes:
+        marks: the values.
+        css: class of the marks.
+        interval: class of their intervals.
+        dx: moves all of them by pixels, to keep series at the same x apart.
+        as_bars: whether each is a horizontal bar from the start of its row to its value, with its interval and label.
+    """
 
     marks: Sequence[Mark]
     css: str = "point"
     interval: str = "whisker"
     dx: float = 0.0
-
-
-@dataclass(frozen=True)
-class Bars:
-    """A horizontal bar for each mark, from the start of its row to its value, with its interval and label."""
-
-    marks: Sequence[Mark]
+    as_bars: bool = False
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,7 @@ class Plot:
     name: str
     x: Axis
     y: Axis | Sequence[Row] | None
-    layers: Sequence[Points | Bars | Line]
+    layers: Sequence[Points | Line]
     rules: Sequence[Rule] = ()
     height: float = 260.0
     grid: str = "xy"
@@ -172,18 +174,16 @@ def draw(plot: Plot) -> Markup:
     """The chart as one SVG element; all text is escaped, and values that are not finite are not drawn."""
     frame = _Frame(plot)
     shapes = [*frame.grid(), *frame.rules(), *frame.rows()]
-    marks = [one for layer in plot.layers if isinstance(layer, Points) for one in layer.marks if frame.has(one)]
+    labeled: list[Mark] = []
     for layer in plot.layers:
         if isinstance(layer, Line):
             shapes.append(frame.line(layer))
             continue
         known = [one for one in layer.marks if frame.has(one)]
-        if isinstance(layer, Bars):
-            shapes += [part for one in known for part in frame.bar(one)]
-            continue
-        parts = [part for one in known for part in frame.point(layer, one)]
+        labeled += [] if layer.as_bars else known
+        parts = [part for one in known for part in (frame.bar(one) if layer.as_bars else frame.point(layer, one))]
         shapes += [element("g", *parts, transform=f"translate({layer.dx:g} 0)")] if layer.dx else parts
-    shapes += frame.labels(marks)
+    shapes += frame.labels(labeled)
     return element(
         "svg", *shapes, class_="chart", role="img", aria_label=plot.name, width="100%", height=round(frame.end)
     )

@@ -1,14 +1,13 @@
 """What ``inversion.json`` adds to the numbers of an attack on a released model: a section for each of its parts."""
 
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from lightleak.core.grouping import by_key
 from lightleak.report import charts
 from lightleak.report.blocks import Block, Cell, Column, Details, Heading, Legend, Line, Lines, Panels, Section, Table
-from lightleak.report.charts import curve_figure, pairs_by_name
 from lightleak.report.compare import means_by
 from lightleak.report.format import DASH, count, distance, joined, percent, with_interval
 from lightleak.report.intervals import Estimate
@@ -34,9 +33,6 @@ LOGARITHMIC = ("discriminator", "conditioning")
 HEAT_BOUNDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 """Where the shade changes: the color says which, the printed number says how much."""
 
-HeatLine = tuple[str, Mapping[str, float], float | None]
-"""Heading of a line, its shares by column, and their mean."""
-
 words = partial(fill, "inversion")
 
 
@@ -48,17 +44,17 @@ def classes_section(scenario: Scenario | None, main: Attack | None, subjects: Se
         real = {name: value for name, value in main.by_class("real_rows_accuracy_class").items() if name in made}
         n_above = sum(made[name] > value for name, value in real.items())
         name = f"Share of rows taken for each of {len(made)} classes, real and made up"
-        drawn = pairs_by_name(name, made, real, "real rows", "made-up rows")
+        drawn = charts.pairs_by_name(name, made, real, "real rows", "made-up rows")
         blocks = [words("classes", scenario.place(main.name), n_above, len(made), bool(real)), *drawn]
-    maps = [(one.name, table) for one in subjects if (table := _heat_map(one))]
+    maps = [(one.name, table) for one in subjects if (table := heat_map(one))]
     blocks += [words("heat", (0.0, *HEAT_BOUNDS))] if maps else []
     for index, (title, table) in enumerate(maps):
         blocks += folded(title, table, when=len(maps) > 1, is_open=not index)
     return Section("classes", "Class by class", tuple(blocks)) if blocks else None
 
 
-def _heat_map(topic: Attack) -> Table | None:
-    """How alike single columns are, by class and kind of column; means over seeds (thesis Fig. 5.3)."""
+def heat_map(topic: Attack) -> Table | None:
+    """Draw how alike single columns are, by class and kind of column; means over seeds (thesis Fig. 5.3)."""
     shapes = [entry.class_shapes for entry in topic.entries]
     pairs = [(one.class_name, one.scores) for shape in shapes for one in shape.classes]
     known = dict.fromkeys(name for _, scores in pairs for name in scores)
@@ -68,17 +64,21 @@ def _heat_map(topic: Attack) -> Table | None:
     # The mean is over columns where their numbers are known, else over kinds.
     weights = {name: sizes[name] if all(sizes.get(one) for one in names) else 1.0 for name in names}
 
-    def line(title: str, many: Sequence[Mapping[str, float]]) -> HeatLine:
-        means = means_by((name, scores[name]) for name in names for scores in many if name in scores)
-        mean = statistics.fmean(means.values(), [weights[name] for name in means]) if means else None
-        return title, means, mean
+    def means(many: Iterable[Mapping[str, float]]) -> dict[str, float]:
+        listed = list(many)
+        return means_by((name, scores[name]) for name in names for scores in listed if name in scores)
 
-    lines = [line(name, [scores for _, scores in same]) for name, same in by_key(pairs, lambda one: one[0]).items()]
-    foot = line("All classes", [scores for _, scores, _ in lines])
+    def drawn(title: str, shares: Mapping[str, float], css: str = "") -> Line:
+        mean = statistics.fmean(shares.values(), [weights[name] for name in shares]) if shares else None
+        return line_of(title, *(_heat_cell(shares.get(name)) for name in names), _heat_cell(mean), css=css)
+
+    by_class = {name: means(scores for _, scores in same) for name, same in by_key(pairs, lambda one: one[0]).items()}
     head = {name: KIND_TITLES.get(name, name) for name in names}
     head |= {name: words("kind", head[name], int(size)) for name, size in sizes.items() if name in head}
+    foot = drawn("All classes", means(by_class.values()), "foot")
+    groups = [("", [drawn(name, shares) for name, shares in by_class.items()]), ("", [foot])]
     label = f"Column shapes by class and kind of column, {topic.name}"
-    return heat_map(label, "Class", head, lines, foot) if names else None
+    return cells_table(label, ("Class", *head.values(), "mean"), groups, box="heat-map") if names else None
 
 
 def lowest_section(subjects: Sequence[Attack], seeds: bool) -> Section | None:
@@ -153,13 +153,9 @@ def memorization_section(subjects: Sequence[Attack]) -> Section | None:
     name = "Share of made-up rows that lie nearer to a training row than to a held-out one"
     drawn = [charts.estimate_figure(name, dots, [Rule(HALF, "guess", "chance 50%")], x)] if dots else []
     title = "Distances to training rows and to held-out rows"
-    table = table_of(title, _MEMORY_COLUMNS, [("", found)], css="wrap", line_css=_line_css)
+    table = table_of(title, _MEMORY_COLUMNS, [("", found)], css="wrap", line_css=lambda one: one.css)
     blocks: list[Block] = [words("memorization"), *drawn, table, words("memorized")]
     return Section("memorization", "Copies of single rows", blocks) if found else None
-
-
-def _line_css(topic: Attack) -> str:
-    return "baseline" if topic.is_baseline else ""
 
 
 _MEMORY_COLUMNS: tuple[Column[Attack], ...] = (
@@ -184,9 +180,9 @@ def losses_section(subjects: Sequence[Attack], seeds: bool) -> Section | None:
     found: dict[str, Details] = {}
     for topic in subjects:
         for entry in topic.entries if topic.fit_name not in found else ():
-            steps = entry.losses.get("iteration", ())
+            known, steps = entry.losses, entry.losses.get("iteration", ())
             drawn = (
-                curve_figure(title, note, topic.fit_name, steps, entry.losses.get(name, ()), name in LOGARITHMIC)
+                charts.curve_figure(title, note, topic.fit_name, steps, known.get(name, ()), name in LOGARITHMIC)
                 for name, (title, note) in LOSSES.items()
             )
             if curves := tuple(filter(None, drawn)):
@@ -217,25 +213,6 @@ _LABEL_COLUMNS: tuple[Column[PseudoLabel], ...] = (
     Column("Rows used", lambda one: count(one.used)),
     Column("Left out because", lambda one: one.excluded or "", css="words"),
 )
-
-
-def heat_map(label: str, heading: str, columns: Mapping[str, str], lines: Sequence[HeatLine], foot: HeatLine) -> Table:
-    """Draw shares by line and column.
-
-    Args:
-        label: what it lists, for screen readers.
-        heading: of the first column.
-        columns: headings by name, in their order.
-        lines: the shares.
-        foot: a last line about all of them.
-    """
-
-    def drawn(line: HeatLine, css: str = "") -> Line:
-        title, shares, mean = line
-        return line_of(title, *(_heat_cell(shares.get(name)) for name in columns), _heat_cell(mean), css=css)
-
-    groups = [("", [drawn(line) for line in lines]), ("", [drawn(foot, "foot")])]
-    return cells_table(label, (heading, *columns.values(), "mean"), groups, box="heat-map")
 
 
 def shade(score: float | None) -> int:

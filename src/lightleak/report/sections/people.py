@@ -8,7 +8,7 @@ from lightleak.report.blocks import Block, Cell, Column, Figure, Heading, Legend
 from lightleak.report.budget import BASELINES
 from lightleak.report.charts import BASELINE_STYLE, SHARES, VALIDATION_STYLE, Series, Style, line_figure, series_style
 from lightleak.report.format import DASH, attack_title, count, counted, duration, joined, of_hundred, points
-from lightleak.report.intervals import Estimate, difference, proportion
+from lightleak.report.intervals import Estimate, difference, of_rate, proportion
 from lightleak.report.page import figures, fill, folded, table_of
 from lightleak.report.plot.axis import axis
 from lightleak.report.plot.chart import Line, Plot, Rule, draw
@@ -177,14 +177,8 @@ def worst_words(people: People) -> str:
     return fill("people", "worst", group, n_groups, of_all.share, FEWEST, stands_out(group, people))
 
 
-def estimate_of(rate: Rate | None) -> Estimate | None:
-    """Return a rate as the report shows numbers."""
-    return Estimate(rate.share, rate.n, rate.low, rate.high) if rate else None
-
-
 def _estimates(risk: Risk | None) -> tuple[Estimate | None, ...]:
-    rates = (risk.attack, risk.control, risk.baseline) if risk else (None, None, None)
-    return tuple(map(estimate_of, rates))
+    return tuple(map(of_rate, risk.rates if risk else (None, None, None)))
 
 
 def _title(run: Run, people: People, runs: Sequence[Run]) -> str:
@@ -281,4 +275,4 @@ def _proven(group: Group) -> Cell:
 
 
 def _exposed(group: Group) -> Cell:
-    return interval_cell(estimate_of(group.exposed), of_hundred)
+    return interval_cell(of_rate(group.exposed), of_hundred)

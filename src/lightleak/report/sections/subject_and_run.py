@@ -1,4 +1,4 @@
-"""Sections that several kinds of page share: what was attacked, warnings of the attacks, and the last one.
+"""What several kinds of page share: its names, what was attacked, warnings of the attacks, and the last section.
 
 The last one: time, seeds, settings, versions, how to run it again, what the file contains.
 """
@@ -9,10 +9,15 @@ from typing import Any
 
 from lightleak.core.grouping import by_key
 from lightleak.core.results import Row
-from lightleak.report.blocks import Block, Section
+from lightleak.report.blocks import Block, Page, Section
 from lightleak.report.format import attack_title, counted
 from lightleak.report.page import fill, names_table
 from lightleak.report.read import Run
+
+
+def audit_page(runs: Sequence[Run], title: str, sections: Sequence[Section | None], private: str = "") -> Page:
+    """Make the page of audits, named by their configs, or by ``title`` and the tables; see `Page` for the others."""
+    return Page(title_of(runs, title), subject_of(runs), sections, private)
 
 
 def subject_section(
@@ -108,20 +113,9 @@ def run_section(
         for row in rows
         if row.settings
     )
-    facts = fill(
-        "sections",
-        "run",
-        spent=slowest,
-        unit=unit,
-        seeds=seeds,
-        settings=names_table("Settings of each attack", settings) if settings else None,
-        runs=runs,
-        environments=[
-            names_table("Versions and machine", flatten(run.environment)) if run.environment else None for run in runs
-        ],
-        is_study=is_study,
-        contents=contents,
-    )
+    of_attacks = names_table("Settings of each attack", settings) if settings else None
+    environments = [names_table("Versions and machine", flatten(run.environment)) for run in runs]
+    facts = fill("sections", "run", slowest, unit, seeds, of_attacks, runs, environments, is_study, contents)
     return Section("run", "Time, versions, settings", (facts,))
 
 

@@ -80,7 +80,7 @@ def told_by_exchange(tmp_path_factory: pytest.TempPathFactory, silent: Console) 
 def test_what_own_columns_tell_is_not_called_learned(told_by_own) -> None:
     """The attack is right to 3 points in a table where one half would be 17 off: none of it comes from the exchange."""
     groups = groups_of(told_by_own)
-    attack = next(group for group in groups if group.reads_exchange)
+    attack = next(group for group in groups if not group.is_baseline)
     assert attack.error and attack.error.mean < 0.03
     assert not attack.leaks()
     assert "was not shown to learn the share" in opening(groups)
@@ -88,7 +88,7 @@ def test_what_own_columns_tell_is_not_called_learned(told_by_own) -> None:
 
 def test_what_the_exchange_adds_is_called_learned(told_by_exchange) -> None:
     groups = groups_of([row for row in told_by_exchange if row["defense"] == "none"])
-    attack = next(group for group in groups if group.reads_exchange)
+    attack = next(group for group in groups if not group.is_baseline)
     learned = attack.learned()
     assert attack.leaks() and learned and learned.mean > 0.05
     assert "could learn the share" in opening(groups) and "smokes=yes" in opening(groups)

@@ -83,7 +83,7 @@ def test_the_cheapest_setting_under_which_the_interval_includes_guessing() -> No
     assert found.outcome == "protects" and found.cheapest.name == "Clipping" and found.ties == ()
     assert [one.protection for one in found.tested] == ["leaks", "protects", "protects"]
     assert found.cheapest.accuracy.mean == pytest.approx(0.83) and found.cheapest.accuracy.has_interval
-    assert found.cheapest.accuracy_lost.mean == pytest.approx(0.02)
+    assert found.cheapest.lost("accuracies").mean == pytest.approx(0.02)
     cheapest = found.cheapest.to_dict(comparisons=3)
     assert cheapest["attack"] == "tableak"
     assert cheapest["leakage"]["low"] < 0 < cheapest["leakage"]["high"] < cheapest["at_most"] < WIDEST

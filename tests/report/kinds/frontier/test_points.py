@@ -90,11 +90,11 @@ def test_one_attack_with_two_settings_is_two_attacks() -> None:
 def test_cost_is_paired_by_seed() -> None:
     (frontier,) = compare(trained(NOISE, (0.80, 0.70)) + trained(NONE, (0.82, 0.71)))
     none, noise = frontier.points
-    cost = noise.accuracy_lost
+    cost = noise.lost("accuracies")
     # The two accuracies are 10 points apart, their differences to no defense are 1 and 2.
     assert cost.mean == pytest.approx(0.015)
     assert cost.high - cost.low < 0.14 < noise.accuracy.high - noise.accuracy.low
-    assert none.accuracy_lost is None
+    assert none.lost("accuracies") is None
 
 
 def test_points_stand_with_no_defense_first_and_by_strength(make_frontier) -> None:

@@ -75,11 +75,10 @@ def test_exactly_what_differs_from_the_default_is_emphasised(make_study) -> None
 
 def test_outcomes_add_up_to_the_trials_that_were_asked_for(make_study) -> None:
     run = search_of(make_study())
-    done = run.accounting
     rows = cells(outcomes(run))
     assert [int(number) for _, number, _ in rows] == [30, 9, 1, 0, 40]
-    assert done.trials == run.study.asked == 40 and "41 attempts" in rows[-1][2]
-    assert len(run.trials) == 41 and done.repeats == ((12, 40),)
+    assert len(run.chains) == run.study.asked == 40 and "41 attempts" in rows[-1][2]
+    assert len(run.trials) == 41 and run.repeats == [(12, 40)]
     # the attempt that was run again is not among those that failed for good
     assert rows[2][2] == "trial 22"
 

@@ -14,7 +14,6 @@ from lightleak.core.results import TrialRow
 from lightleak.report.kinds.study_trials import (
     Objective,
     Search,
-    account,
     last_value,
     read_search,
     running_best,
@@ -45,7 +44,7 @@ def attempts(draw) -> list[TrialRow]:
 def test_every_attempt_is_counted_once_and_every_chain_as_its_last(trials: list[TrialRow], random) -> None:
     shuffled = list(trials)
     random.shuffle(shuffled)
-    found = account(shuffled)
+    found = Search(None, None, tuple(shuffled))
     # Slowly: merge the sets of whatever is linked.
     groups = [{one.trial} for one in trials]
     known = {one.trial for one in trials}
@@ -58,9 +57,9 @@ def test_every_attempt_is_counted_once_and_every_chain_as_its_last(trials: list[
                 mine |= other
     state = {one.trial: one.state for one in trials}
     assert sorted((max(group), state[max(group)]) for group in groups) == sorted(
-        (one.trial, name) for name, counted in found.counted.items() for one in counted
+        (chain[-1].trial, chain[-1].state) for chain in found.chains
     )
-    assert found.trials + len(found.repeats) == len(trials)
+    assert len(found.chains) + len(found.repeats) == len(trials)
     assert all(first < second for first, second in found.repeats)
     followed = [second for _, second in found.repeats]
     assert len(set(followed)) == len(followed)
@@ -73,9 +72,8 @@ def test_a_chain_counts_once_whether_it_names_its_first_or_the_one_before() -> N
             TrialRow(trial=1, state="failed", retry_of=0),
             TrialRow(trial=2, state="complete", retry_of=second),
         ]
-        found = account(chain)
-        assert (found.trials, found.repeats) == (1, ((0, 1), (1, 2)))
-        assert [one.trial for one in found.counted["complete"]] == [2] and not found.counted["failed"]
+        found = Search(None, None, tuple(chain))
+        assert found.chains == [chain] and found.repeats == [(0, 1), (1, 2)]
 
 
 @given(st.lists(st.tuples(STATES, st.floats(-5, 5)), max_size=12), st.booleans())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lightleak.core.results import VerticalRow
 from lightleak.core.threat_model import Threat
-from lightleak.report.kinds.vertical_findings import Outcome, most_telling, outcomes
+from lightleak.report.kinds.vertical_findings import Findings, Outcome
 from lightleak.report.kinds.vertical_groups import chosen, chosen_on_other_seeds, compare, properties, undefended
 from lightleak.report.read import Run
 
@@ -143,9 +143,9 @@ def test_what_learned_most_is_told_first() -> None:
     leaking = compare(near([0.1, 0.11, 0.12]))[0]
     own = compare(near([0.0, 0.001, -0.001], own=0.01, adversary="C2"))[0]
     assert own.error and leaking.error and own.error.mean < leaking.error.mean
-    assert most_telling([own, leaking]) is leaking
-    assert most_telling([own]) is own
-    assert most_telling([]) is None
+    assert Findings([own, leaking]).main is leaking
+    assert Findings([own]).main is own
+    assert Findings([]).main is None
 
 
 def test_few_seeds_and_what_reads_no_exchange_are_never_chosen() -> None:
@@ -169,13 +169,14 @@ def test_properties_hold_what_was_measured_without_a_defense() -> None:
     ]  # fmt: skip
     groups = compare(rows)
     found = properties(groups)
-    assert [(one.title, len(one.groups)) for one in found] == [
+    assert [(title, len(same)) for title, same in found.items()] == [
         ("adult: sex=Male", 3), ("adult: a=b", 1), ("bank: sex=Male", 1),
     ]  # fmt: skip
     # Closest first, what reads no exchange last, one adversary after the other.
-    assert [group.attack for group in found[0].groups] == ["provfl_b", "aia_raw_adjusted", "provfl_b"]
-    assert [group.first.adversary for group in found[0].groups] == ["C1", "C1", "C2"]
-    assert found[1].groups[0].defense == "noise 0.1"
+    first, second, _ = found.values()
+    assert [group.attack for group in first] == ["provfl_b", "aia_raw_adjusted", "provfl_b"]
+    assert [group.first.adversary for group in first] == ["C1", "C1", "C2"]
+    assert second[0].defense == "noise 0.1"
     assert list(chosen(undefended(groups))) == [
         ("adult", "sex=Male", "C1"), ("adult", "sex=Male", "C2"), ("bank", "sex=Male", "C1"),
     ]  # fmt: skip
@@ -206,7 +207,9 @@ PLACE = ("adult", "sex=Male", "C1")
 
 def test_a_defense_is_measured_against_the_same_seeds() -> None:
     defended = [replace(row, auc=0.85, **WITHDRAWN) for row in errors("provfl_b", 0.11, 0.32)]
-    found = outcomes(compare(defended + [replace(row, auc=0.9) for row in errors("provfl_b", 0.01, 0.02, 0.3)]))
+    found = Findings(
+        compare(defended + [replace(row, auc=0.9) for row in errors("provfl_b", 0.01, 0.02, 0.3)])
+    ).outcomes
     assert list(found) == ["none", "withdraw ratio 0.5"]
     plain, line = (lines[PLACE] for lines in found.values())
     assert (plain.change.rise(), plain.change.cost) == (None, None)
@@ -224,7 +227,7 @@ def test_under_each_defense_the_attack_is_chosen_on_other_seeds() -> None:
     plain += [replace(row, variant="MR") for row in errors("provfl_m", 0.01, 0.01)]
     defended = [replace(row, **WITHDRAWN) for row in (*errors("provfl_b", 0.2, 0.2), *errors("aia", 0.3, 0.3))]
     plain, defended = ([replace(row, own_columns_error=0.4) for row in some] for some in (plain, defended))
-    before, after = (lines[PLACE] for lines in outcomes(compare(plain + defended)).values())
+    before, after = (lines[PLACE] for lines in Findings(compare(plain + defended)).outcomes.values())
     assert (before.group.title, after.group.title) == ("ProVFL-M, MR", "ProVFL-B")
     # ProVFL-M was not tried under the defense: it is compared with AIA, which was closest of those tried with both.
     rise = after.change.rise()
@@ -235,9 +238,9 @@ def test_nothing_is_compared_where_no_seed_or_attack_is_shared() -> None:
     other_seed = [replace(result(7), **WITHDRAWN)]
     other_attack = [replace(row, **WITHDRAWN) for row in errors("aia", 0.1)]
     for defended in (other_seed, other_attack):
-        line = outcomes(compare([result(), *defended]))["withdraw ratio 0.5"][PLACE]
+        line = Findings(compare([result(), *defended])).outcomes["withdraw ratio 0.5"][PLACE]
         assert (line.change.rise(), line.change.cost, line.helps(1)) == (None, None, False)
-    (only,) = outcomes(compare(other_seed)).values()
+    (only,) = Findings(compare(other_seed)).outcomes.values()
     assert only[PLACE].change.rise() is None
 
 
@@ -249,7 +252,7 @@ def test_a_change_is_over_the_seeds_of_every_attack() -> None:
     """The strong attack was run on 2 of 4 seeds under the defense; the weak one alone would answer for the others."""
     plain = [*errors("provfl_m", 0.01, 0.01, 0.01, 0.01), *errors("aia", 0.1, 0.1, 0.1, 0.1)]
     weak = defended("aia", 0.1, 0.1, 0.1, 0.1)
-    line = outcomes(compare([*plain, *weak, *defended("provfl_m", 0.01, 0.02)]))["withdraw ratio 0.5"][PLACE]
+    line = Findings(compare([*plain, *weak, *defended("provfl_m", 0.01, 0.02)])).outcomes["withdraw ratio 0.5"][PLACE]
     assert line.change.after == pytest.approx((0.01, 0.02)) and line.untried == ()
     assert line.change.before == pytest.approx((0.01, 0.01))
 
@@ -257,7 +260,9 @@ def test_a_change_is_over_the_seeds_of_every_attack() -> None:
 def test_an_attack_of_the_defended_run_alone_takes_part_in_no_change_and_denies_one() -> None:
     plain = errors("aia", 0.05, 0.06, 0.05, 0.06, 0.05)
     weak, strong = defended("aia", 0.15, 0.14, 0.15, 0.14, 0.15), defended("provfl_b", *[0.01] * 5)
-    alone, both = (outcomes(compare([*plain, *some]))[WITHDRAWN["defense"]][PLACE] for some in (weak, weak + strong))
+    alone, both = (
+        Findings(compare([*plain, *some])).outcomes[WITHDRAWN["defense"]][PLACE] for some in (weak, weak + strong)
+    )
     assert alone.helps(1) and not both.helps(1)
     assert both.change == alone.change
 
@@ -268,7 +273,7 @@ def test_runs_that_differ_in_more_than_the_defense_credit_it_with_nothing() -> N
     def line(runs: tuple[Run, ...] = (), **changes: Any) -> Outcome:
         told = {"parties": 2, "threat": Threat("active_party", sample=400)}
         rows = [*(replace(row, **told) for row in errors("provfl_b", *plain)), *defended("provfl_b", *after, **changes)]
-        return outcomes(compare(rows), runs)[WITHDRAWN["defense"]][PLACE]
+        return Findings(compare(rows), runs=runs).outcomes[WITHDRAWN["defense"]][PLACE]
 
     assert line().helps(1) and line().change.other == ()
     for changes, name in (

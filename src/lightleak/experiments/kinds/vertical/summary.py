@@ -75,7 +75,7 @@ def _learned_cells(group: VerticalGroup, places: int) -> list[str]:
         _percent(group.error),
         "-" if learned is None else points(learned.mean).replace("−", "-"),
         "-" if learned is None else interval(learned, -1.0).replace("–", "-").replace("−", "-"),
-        "-" if worth is None else "any" if math.isinf(worth.rows) else f"{worth.rows:.0f}",
+        "-" if worth is None else "any" if math.isinf(worth.mean) else f"{worth.mean:.0f}",
     ]
 
 
