@@ -92,7 +92,8 @@ def check_settings(settings: Any, before: str = "") -> None:
         settings: the dataclass.
         before: what errors put before the name of a field.
     """
-    hints = types_of(type(settings))
+    kind: Any = type(settings)
+    hints = types_of(kind)
     for declared in fields(settings):
         if declared.init:
             require_type(f"{before}{declared.name}", getattr(settings, declared.name), hints[declared.name])
