@@ -18,10 +18,11 @@ from typing import Any
 import torch
 
 from lightleak.experiments.campaign import UpdatePack, run_packs, run_units
-from lightleak.experiments.engine import Engine, Where, open_engine
+from lightleak.experiments.engine import Engine, open_engine
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.experiments.load import parse_config
+from lightleak.experiments.settings import RunConfig
 from lightleak.experiments.unit import Unit
 
 EMPTY_PACKS = 50
@@ -83,7 +84,7 @@ def main() -> None:
         for engine, workers in (("local", 1), ("local", options.workers), ("ray", options.workers)):
             with tempfile.TemporaryDirectory() as folder:
                 began = time.perf_counter()
-                with open_engine(Where(engine, "cpu", workers)) as opened:
+                with open_engine(RunConfig(engine=engine, device="cpu", workers=workers)) as opened:
                     connect = time.perf_counter() - began
                     start, pack, wall, rows = measure(opened, units, baseline, Path(folder))
             text = json.dumps(rows, sort_keys=True)

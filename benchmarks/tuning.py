@@ -18,7 +18,7 @@ from pathlib import Path
 import yaml
 
 from lightleak.tuning.config import load_tune_config
-from lightleak.tuning.study import SharedStudy
+from lightleak.tuning.study import Study
 
 
 def study(dataset: str, trials: int, clients: int, restart_steps: int) -> dict[str, object]:
@@ -51,7 +51,7 @@ def measure(config: dict[str, object], workers: int) -> tuple[float, list[float]
         began = datetime.now()
         subprocess.run([*command, "--workers", str(workers)], check=True, stdout=subprocess.DEVNULL)
         seconds = (datetime.now() - began).total_seconds()
-        trials = SharedStudy(load_tune_config(file), folder).trials
+        trials = Study(load_tune_config(file), folder).trials
         return seconds, [(trial.datetime_complete - began).total_seconds() for trial in trials]
 
 

@@ -6,7 +6,7 @@ The setting is the paper's: Adult without duplicates (35,484 training rows, two 
 20 epochs, batch 64, SGD. Where Adult is not at hand, made columns of the same shape stand in (same work; the output
 says which). The listener keeps outputs and gradients of every step of one epoch, as an adversary would.
 
-Rows of the table: two floors, each the same steps without Lightning, and the Trainer with and without its fast path.
+Rows of the table: two floors, each the same steps without Lightning, and the Trainer alone and with a listener.
 `seconds` is the least wall time over the repeats, which take turns, so that a busy moment hits all of them; `CPU` is
 the least processor time, which depends less on what else runs. Both are for all epochs, training alone.
 """
@@ -31,8 +31,7 @@ from lightleak.data.vertical import VerticalDataModule, VerticalRows, party_posi
 from lightleak.targets.optimizers import OptimizerConfig
 from lightleak.targets.split import Exchange, SplitClassifier, SplitNetwork, SplitSpec, Transform
 from lightleak.targets.split.optimizer import build_optimizer
-from lightleak.targets.split.step import StepLabels
-from lightleak.targets.split.step_at_once import StepAtOnce
+from lightleak.targets.split.step import Step, StepLabels
 
 OPTIMIZER = OptimizerConfig("sgd", 0.01, weight_decay=3e-5)
 N_ROWS, WIDTHS = 35_484, (50, 57)
@@ -82,19 +81,19 @@ def bare_autograd(setting: Setting) -> None:
 
 
 def bare_at_once(setting: Setting) -> None:
-    """The steps of the fast path and nothing else."""
+    """The Trainer's steps and nothing else."""
     network, loader, transform = setting.network, setting.data.train_dataloader(), Transform()
-    optimizer, step = build_optimizer(OPTIMIZER, network), StepAtOnce(network)
+    optimizer, step = build_optimizer(OPTIMIZER, network), Step(network)
     for _ in range(setting.epochs):
         for inputs, labels, _ in loader:
             step(inputs, StepLabels(labels, None, len(labels)), transform)
             optimizer.step()
 
 
-def through_trainer(setting: Setting, listening: bool = True, party_by_party: bool = False) -> None:
+def through_trainer(setting: Setting, listening: bool = True) -> None:
     """A Trainer without loggers, checkpoints and progress bar."""
     spec = SplitSpec(setting.data.train.widths)
-    module = SplitClassifier(spec, OPTIMIZER, seed=0, party_by_party=party_by_party)
+    module = SplitClassifier(spec, OPTIMIZER, seed=0)
     lightning.Trainer(
         max_epochs=setting.epochs,
         accelerator="cpu",
@@ -111,7 +110,6 @@ VARIANTS: dict[str, Callable[[Setting], None]] = {
     "bare loop, all parties at once": bare_at_once,
     "Trainer": lambda setting: through_trainer(setting, listening=False),
     "Trainer and listener": through_trainer,
-    "Trainer and listener, party by party": lambda setting: through_trainer(setting, party_by_party=True),
 }
 
 

@@ -1,6 +1,7 @@
 """What --plan prints: every unit of the run that follows, in a table that fits a terminal, and the time they take."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +97,17 @@ def test_a_real_plan_is_probed_and_leaves_nothing(
     # What a plan says of the target, and of what to expect from exact inversion, may be long.
     assert max(len(line) for line in printed.splitlines() if "equations" not in line) <= 110
     for source in ("initial", "training", "monitor"):
-        assert re.search(rf"(tableak|inverting_gradients)_fedavg +\d+ +{source}", printed)
+        assert re.search(rf"(tableak|inverting_gradients)_fedavg +\d+ +{source} ", printed)
     assert "with the monitor's attacks" in printed and "on 8" in printed
+
+
+def test_attacks_of_the_monitor_belong_to_the_training_behind_a_defense_too(
+    tiny: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    defended = {"name": "clipping", "options": {"max_norm": 1.0}}
+    describe_plan(tiny(attacks=["random"], monitor__attack="random", defense=defended), Console(width=120), seconds=0.1)
+    printed = capsys.readouterr().out
+    assert re.search(r"random +\d+ +monitor +clipping", printed) and "with the monitor's attacks" in printed
 
 
 def test_attacks_of_other_plans_are_told_likewise(tiny: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,6 +123,9 @@ def test_the_table_fits_a_terminal() -> None:
     one = Estimate(longest, 100_000, "training", (1000,) * 10_000, Cost(99.0, 99.0, 1500, 140 * 2**30))
     lines = table_lines([one, one])
     assert len(lines) == 3 and max(map(len, lines)) <= 100
+    defended = table_lines([one, replace(one, defense="clipping")])
+    assert [line.split()[2:4] for line in (lines[0], defended[0])] == [["source", "units"], ["source", "defense"]]
+    assert defended[1].split()[3] == "10000000" and defended[2].split()[3] == "clipping"
 
 
 @pytest.mark.parametrize("fedavg", [False, True])

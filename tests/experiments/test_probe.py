@@ -199,10 +199,10 @@ def test_strengths_of_a_defense_are_measured_once_and_defenses_apart(
         for name, strength in behind
     ]
     found = estimate(defended, CPU, "values")
-    assert [(one.source, len(one.packs)) for one in found] == [
-        ("initial", 1),
-        ("initial, clipping", 2),
-        ("initial, sign", 1),
+    assert [(one.source, one.defense, len(one.packs)) for one in found] == [
+        ("initial", "", 1),
+        ("initial", "clipping", 2),
+        ("initial", "sign", 1),
     ]
     assert sorted(measured) == ["clipping", "none", "sign"]
 

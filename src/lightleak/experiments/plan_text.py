@@ -52,13 +52,14 @@ def print_probed(probed: Probed, device: torch.device, workers: int, console: Co
 
 
 def table_lines(found: Sequence[Estimate]) -> list[str]:
-    """One line per kind of work, at most 100 columns wide, under a line of titles."""
-    titles = ("attack", "rows", "source", "units", "packs", "memory", "a unit", "in all")
+    """One line per kind of work under a line of titles, at most 100 columns wide where no defense is named."""
+    titles = ("attack", "rows", "source", "defense", "units", "packs", "memory", "a unit", "in all")
     rows = [
         (
             one.attack,
             str(one.batch_size),
             one.source,
+            one.defense,
             str(one.units),
             str(len(one.packs)),
             bytes_words(one.cost.memory),
@@ -67,14 +68,12 @@ def table_lines(found: Sequence[Estimate]) -> list[str]:
         )
         for one in found
     ]
-    widths = [max(len(row[i]) for row in (titles, *rows)) for i in range(len(titles))]
-    lines = []
-    for row in (titles, *rows):
-        cells = [
-            text.ljust(w) if i in (0, 2) else text.rjust(w) for i, (text, w) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return lines
+    columns = [column for column in zip(titles, *rows, strict=True) if any(column[1:])]
+    aligned = []
+    for column in columns:
+        width, is_text = max(map(len, column)), column[0] in ("attack", "source", "defense")
+        aligned.append([text.ljust(width) if is_text else text.rjust(width) for text in column])
+    return ["  ".join(cells).rstrip() for cells in zip(*aligned, strict=True)]
 
 
 def time_lines(probed: Probed, lanes: int, device: torch.device) -> list[tuple[str, str]]:

@@ -18,6 +18,7 @@ from lightning.pytorch.callbacks import LambdaCallback
 
 from lightleak.core.devices import one_thread, peak_resident, resident_bytes, synchronize
 from lightleak.core.grouping import by_key
+from lightleak.core.results import NONE
 from lightleak.experiments.campaign import pack_key
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment
@@ -67,9 +68,10 @@ class Estimate:
     Attributes:
         attack: its name.
         batch_size: rows behind an update.
-        source: where the updates come from, and what defends them.
+        source: where the updates come from.
         packs: units of each pack.
         cost: of a unit.
+        defense: of the updates; empty without one.
     """
 
     attack: str
@@ -77,6 +79,7 @@ class Estimate:
     source: str
     packs: tuple[int, ...]
     cost: Cost
+    defense: str = ""
 
     @property
     def units(self) -> int:
@@ -143,9 +146,8 @@ def estimate(
         known.update({work: measure(pack, device, kept, seconds / len(new)) for work, pack in new.items()})
     found = []
     for of_kind in by_key(packs, _row_key).values():
-        unit, sizes = of_kind[0][0], tuple(len(pack) for pack in of_kind)
-        cost = known[_work_key(of_kind[0])]
-        found.append(Estimate(unit.attack, int(unit.facts["batch_size"]), _source(unit), sizes, cost))
+        attack, rows, source, defense, work = _row_key(of_kind[0])
+        found.append(Estimate(attack, rows, source, tuple(map(len, of_kind)), known[work], defense))
     return found
 
 
@@ -286,18 +288,18 @@ def makespan(durations: Iterable[float], devices: int) -> float:
     return max(free)
 
 
-def _row_key(pack: Sequence[Unit]) -> tuple[str, int, str, str]:
-    return pack[0].attack, int(pack[0].facts["batch_size"]), _source(pack[0]), _work_key(pack)
-
-
-def _source(unit: Unit) -> str:
-    """Where its update comes from, and what defends it."""
-    source, defense = str(unit.facts.get("source", "")), unit.facts.get("defense")
-    return source if defense in (None, "none") else f"{source}, {defense}"
+def _row_key(pack: Sequence[Unit]) -> tuple[str, int, str, str, str]:
+    facts = pack[0].facts
+    defense = str(facts.get("defense") or NONE)
+    of = str(facts.get("source", "")), "" if defense == NONE else defense
+    return pack[0].attack, int(facts["batch_size"]), *of, _work_key(pack)
 
 
 def _work_key(pack: Sequence[Unit]) -> str:
-    """Equal for packs whose units take about the same time: their source and a defense's strength are left out."""
+    """Equal for packs whose units take about the same time, wherever an update comes from.
+
+    Of a defense one strength stands for all: each may take a whole search of half a minute.
+    """
     known, left_out = json.loads(pack_key(pack[0])), ("source", "epoch", "defense_strength")
     same = {name: value for name, value in known["shape"].items() if name not in left_out}
     return json.dumps({**known, "shape": {**same, "defense": pack[0].facts.get("defense")}}, sort_keys=True)

@@ -402,7 +402,8 @@ def run_stages(reproduction: Reproduction, folder: Path, engine: Engine | None =
     engine = engine or LocalEngine(reproduction.device)
     try:
         for stage in reproduction.stages():
-            with nullcontext() if stage.needs is None else reproduction.noting_problems(stage.needs):
+            noting = nullcontext() if stage.needs is None else reproduction.noting_problems(stage.needs)
+            with noting:
                 _run_stage(reproduction, stage, folder, engine, quiet, rows)
     finally:
         rows = reproduction.finish(rows)

@@ -31,6 +31,7 @@ UNVERIFIED = ("nvflare_svt",)
 """Defenses whose epsilon is what they claim, and nobody has shown."""
 
 Protection = Literal["protects", "leaks", "too few measurements"]
+Scores = Literal["accuracies", "aurocs"]
 Paired = Mapping[Hashable, float]
 """Values by what several points share: the run, with the seed of a training or the client that was attacked."""
 
@@ -271,11 +272,11 @@ class Point(Group[FrontierRow]):
         found = differences(self.recovered, self.baseline.recovered)
         return bounded(found, -1.0, 1.0, comparisons) if comparisons else estimate(found)
 
-    def change(self, scores: str) -> Estimate | None:
-        """What it changes in its ``accuracies`` or ``aurocs`` against no defense, paired by seed."""
+    def change(self, scores: Scores) -> Estimate | None:
+        """What it changes in its scores against no defense, paired by seed."""
         return difference(getattr(self, scores), getattr(self.baseline, scores)) if self.baseline else None
 
-    def lost(self, scores: str) -> Estimate | None:
+    def lost(self, scores: Scores) -> Estimate | None:
         """What it loses of them, paired by seed."""
         return difference(getattr(self.baseline, scores), getattr(self, scores)) if self.baseline else None
 

@@ -210,7 +210,8 @@ def exposures(run: Run) -> tuple[Exposure, ...]:
         whole = _exposure(run, size, moment, [row for row in rows if updates.get(row.attack, every) == every])
         part = _exposure(run, size, moment, [row for row in rows if update_of(row) in shared])
         one = replace(whole, sample=part) if whole and part and shared != every else _exposure(run, size, moment, rows)
-        found += [one] if one else []
+        if one:
+            found.append(one)
     return tuple(sorted(found, key=lambda one: (one.moment == "during training", one.batch_size or 0)))
 
 

@@ -26,7 +26,7 @@ from lightleak.report.sections.summary import first_page, interval_cell, of_hund
 from lightleak.report.sections.tested import CONTROLLER, NOT_TESTED, evidence_section
 from lightleak.report.sections.tested import Findings as Results
 
-Measured = Mapping[str, Sequence[VerticalGroup]]
+ByProperty = Mapping[str, Sequence[VerticalGroup]]
 """Attacks on each property (`properties`)."""
 
 words = partial(fill, "vertical")
@@ -183,7 +183,7 @@ def _subject(runs: Sequence[Run], groups: Sequence[VerticalGroup]) -> Section:
     return subject_section(runs, facts, before=(words("setting"),))
 
 
-def _shares(measured: Measured) -> Section | None:
+def _shares(measured: ByProperty) -> Section | None:
     drawn = [figure for title, same in measured.items() if (figure := _share_chart(title, same))]
     if not drawn:
         return None
@@ -237,7 +237,7 @@ def _name(group: VerticalGroup, names: Sequence[str]) -> str:
     return joined(group.title, *group.setting_words(names), by=" · ")
 
 
-def _errors(measured: Measured, redact: bool) -> Section | None:
+def _errors(measured: ByProperty, redact: bool) -> Section | None:
     """A line for each attack; ``redact`` leaves out baselines: their error may give away the share."""
     tables = _tables(measured, lambda group: not (redact and group.is_baseline))
     if not tables:
@@ -263,7 +263,7 @@ def _outcome_css(one: Outcome) -> str:
     return "" if one.group.is_defended else "baseline"
 
 
-def _tables(measured: Measured, kept: Callable[[VerticalGroup], bool]) -> list[tuple[str, list[VerticalGroup]]]:
+def _tables(measured: ByProperty, kept: Callable[[VerticalGroup], bool]) -> list[tuple[str, list[VerticalGroup]]]:
     """Groups of each property and adversary, in the order of `properties`: attacks first, the closest on top."""
     return [
         (joined(title, adversary, by=" · "), same)
@@ -378,7 +378,7 @@ def _mark(one: Outcome, family: str, style: charts.Style) -> Mark | None:
     return Mark(auc.mean, 100 * error.mean, style, hover, auc.ends, (low, high), label)
 
 
-def _kinds(measured: Measured) -> Section | None:
+def _kinds(measured: ByProperty) -> Section | None:
     """Attacks that estimate from several kinds of results; None where no attack does or there is no truth."""
     found = _tables(measured, lambda group: not group.is_baseline and len(group.means("kind_errors")) > 1)
     if not found:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
 import torch
@@ -15,7 +16,7 @@ from rich.console import Console
 from lightleak.core.errors import UsageError, placed
 from lightleak.core.grouping import by_key
 from lightleak.experiments.attack_settings import check_attacks
-from lightleak.experiments.campaign import UpdatePack, find_sizes, packs_without_a_run, plan_packs
+from lightleak.experiments.campaign import UpdatePack, find_sizes, plan_packs
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.engine import Engine
 from lightleak.experiments.experiment import Experiment, prepare_experiment, target_name
@@ -102,8 +103,9 @@ class FrontierKind(Kind[FrontierConfig, Experiment]):
 
 def _probe(config: FrontierConfig, experiment: Experiment, device: torch.device, seconds: float) -> Probed:
     """Attacks, and one training under each defense; its strength does not change what it takes."""
-    units = [unit for point in config.points for unit in attack_units(config, point, experiment)]
-    found = estimate(packs_without_a_run(units, device), device, kept_cells(config.redact), seconds)
+    with TemporaryDirectory() as folder:
+        packs = list(chain(*_attack_packs(config, experiment, device, Path(folder)).values()))
+    found = estimate(packs, device, kept_cells(config.redact), seconds)
     for (name, _), points in by_key(config.points, lambda point: (point.name, point.acts_on)).items():
         audit = config.audit_at(points[0], 0)
         cost = probe_training(audit, experiment)
@@ -117,14 +119,21 @@ def frontier_packs(
     config: FrontierConfig, experiment: Experiment, device: torch.device, folder: Path | None = None
 ) -> list[Pack]:
     """Return every attack and every training, point by point; the run folder keeps what one call takes."""
-    units = {point.id: attack_units(config, point, experiment) for point in config.points}
-    sizes = {} if folder is None else find_sizes(list(chain(*units.values())), device, folder)
-    kept = kept_cells(config.redact, config.raw_csv)
+    attacks, kept = _attack_packs(config, experiment, device, folder), kept_cells(config.redact, config.raw_csv)
     packs: list[Pack] = []
     for point in config.points:
-        packs += [UpdatePack(members, kept) for members in plan_packs(units[point.id], device, sizes)]
+        packs += [UpdatePack(members, kept) for members in attacks[point.id]]
         packs += [training_task(config, point, index, experiment) for index in range(config.seeds)]
     return packs
+
+
+def _attack_packs(
+    config: FrontierConfig, experiment: Experiment, device: torch.device, folder: Path | None
+) -> dict[str, list[list[Unit]]]:
+    """The attacks of each point; no pack holds those of two."""
+    units = {point.id: attack_units(config, point, experiment) for point in config.points}
+    sizes = {} if folder is None else find_sizes(list(chain(*units.values())), device, folder)
+    return {point: plan_packs(of_point, device, sizes) for point, of_point in units.items()}
 
 
 def attack_units(config: FrontierConfig, point: Point, experiment: Experiment) -> list[Unit]:
