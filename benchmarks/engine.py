@@ -23,6 +23,7 @@ from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.experiments.load import parse_config
 from lightleak.experiments.settings import RunConfig
+from lightleak.experiments.took import TOOK
 from lightleak.experiments.unit import Unit
 
 EMPTY_PACKS = 50
@@ -59,7 +60,7 @@ def measure(engine: Engine, units: list[Unit], baseline: Unit, folder: Path) -> 
     pack = seconds_of(lambda: run_packs(empty(baseline, "empty", EMPTY_PACKS), folder, engine, quiet=True))
     rows: list[Any] = []
     wall = seconds_of(lambda: rows.extend(run_units(units, folder, engine, "nothing", quiet=True)))
-    kept = [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
+    kept = [{key: value for key, value in row.items() if key not in TOOK} for row in rows]
     return first - again, pack / EMPTY_PACKS, wall, kept
 
 
