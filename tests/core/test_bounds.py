@@ -1,11 +1,11 @@
 """Limits of settings: declared with the field, checked when the config is made, read by the documentation."""
 
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
 
 import pytest
 
-from lightleak.core.bounds import Section, bounded, bounds_of, one_of
+from lightleak.core.bounds import Section, bounded, bounds_of, check_settings, one_of
 from lightleak.core.errors import UsageError
 
 
@@ -53,3 +53,74 @@ def test_limits_can_be_read_off_the_fields() -> None:
     limits = {field.name: bounds_of(field) for field in fields(Settings)}
     assert limits["share"] is not None and limits["share"].words() == "above 0 and at most 1"
     assert limits["names"] is not None and limits["names"].choices == ("a", "b")
+
+
+@dataclass(frozen=True)
+class Own:
+    """Settings as an attack or a defense of somebody else's may declare them."""
+
+    layers: tuple[str, ...] = ()
+    either: int | float = 1
+    flag: bool | float = True
+    names: str | tuple[str, ...] | None = None
+    bits: Literal[2, 4] = 2
+    share: float = bounded(0.5, ge=0, lt=1)
+    mode: Literal["auto"] | float = "auto"
+    made: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        check_settings(self, "own: ")
+        object.__setattr__(self, "made", 3)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"layers": ["a", "b"]},
+        {"either": 0.5},
+        {"flag": 0.5},
+        {"names": ("a", "b")},
+        {"names": ["a"]},
+        {"names": "a"},
+        {"bits": 4},
+        {"mode": 0.5},
+        {"share": 0},
+    ],
+    ids=str,
+)
+def test_a_value_is_of_its_type_where_one_part_takes_it(given: dict[str, Any]) -> None:
+    made, ((name, value),) = Own(**given), given.items()
+    assert getattr(made, name) == (tuple(value) if isinstance(value, list) else value) and made.made == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"layers": "a"}, "own: layers must be a list, got 'a'"),
+        ({"layers": ["a", 1]}, "own: layers must be text, got 1"),
+        ({"either": "1"}, "own: either must be a finite number, got '1'"),
+        ({"either": float("inf")}, "own: either must be a finite number, got inf"),
+        ({"flag": "yes"}, "own: flag must be true or false, got 'yes'"),
+        ({"names": 1}, "own: names must be a list, got 1"),
+        ({"bits": 3}, "own: bits must be one of 2, 4, got 3"),
+        ({"mode": "on"}, "own: mode must be a finite number, got 'on'"),
+        ({"share": True}, "own: share must be a finite number, got True"),
+        ({"share": 1}, "own: share must be at least 0 and below 1, got 1"),
+    ],
+    ids=str,
+)
+def test_a_value_of_another_type_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Own(**given)
+    assert str(caught.value) == message
+
+
+def test_limits_hold_where_an_annotation_cannot_be_looked_up() -> None:
+    @dataclass(frozen=True)
+    class Later:
+        of: "NotThere" = None  # type: ignore[name-defined]  # noqa: F821
+        share: float = bounded(0.5, ge=0)
+
+    check_settings(Later())
+    with pytest.raises(UsageError, match="share must be at least 0, got -1"):
+        check_settings(Later(share=-1))

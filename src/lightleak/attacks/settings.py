@@ -31,9 +31,6 @@ class AttackSettings:
     owner: ClassVar[str] = "the attack"
 
     def __post_init__(self) -> None:
-        for name in self.names():
-            if isinstance(value := getattr(self, name), list):
-                object.__setattr__(self, name, tuple(value))
         check_settings(self)
 
     @classmethod

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from lightleak.core.bounds import bounded, check_bounds
+from lightleak.core.bounds import bounded, check_settings
 from lightleak.core.errors import UsageError
 
 
@@ -31,7 +31,7 @@ class CaptureSchedule:
         """
         if not len(self.epochs) and not len(self.steps):
             raise UsageError("nothing to capture: give epochs, such as (0, 5), or steps, such as (0, 100)")
-        check_bounds(self)
+        check_settings(self)
         _check_numbers({"epochs": self.epochs, "steps": self.steps})
 
     def wants(self, epoch: int, step: int, taken_in_epoch: int) -> bool:
@@ -72,7 +72,7 @@ class RoundSchedule:
         """
         if not len(self.rounds):
             raise UsageError("nothing to capture: give rounds, such as (0, 5)")
-        check_bounds(self)
+        check_settings(self)
         _check_numbers({"rounds": self.rounds, "clients": self.clients})
 
     def choose(self, drawn: Sequence[int]) -> list[int]:

@@ -88,57 +88,88 @@ def types_of(kind: Any) -> dict[str, Any]:
 def check_settings(settings: Any, before: str = "") -> None:
     """Raise `UsageError` if a field of a dataclass is not of its type, or outside the limits it was declared with.
 
+    Lists become tuples. Where an annotation names what cannot be looked up, limits alone are checked.
+
     Args:
         settings: the dataclass.
         before: what errors put before the name of a field.
     """
     kind: Any = type(settings)
-    hints = types_of(kind)
+    try:
+        hints = types_of(kind)
+    except NameError:
+        hints = {}
     for declared in fields(settings):
         if declared.init:
-            require_type(f"{before}{declared.name}", getattr(settings, declared.name), hints[declared.name])
+            if isinstance(value := getattr(settings, declared.name), list):
+                object.__setattr__(settings, declared.name, tuple(value))
+            require_type(f"{before}{declared.name}", getattr(settings, declared.name), hints.get(declared.name, Any))
     check_bounds(settings, before)
 
 
 def check_bounds(settings: Any, before: str = "") -> None:
     """As `check_settings`, of values whose types are known to be right."""
     for declared in fields(settings):
-        limits, value = bounds_of(declared), getattr(settings, declared.name)
-        if limits is not None and value is not None:
-            require_within(limits, f"{before}{declared.name}", value)
+        if limits := bounds_of(declared):
+            value = getattr(settings, declared.name)
+            if value is not None:
+                require_within(limits, f"{before}{declared.name}", value)
 
 
 def require_type(name: str, value: Any, hint: Any) -> None:
-    """Raise `UsageError` for a value that is not of the declared type, before it fails in the middle of a run."""
-    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    if value is None and NoneType in parts:
+    """Raise `UsageError` for a value that is not of the declared type, before it fails in the middle of a run.
+
+    >>> require_type("share", "half", float | None)
+    Traceback (most recent call last):
+    lightleak.core.errors.UsageError: share must be a finite number, got 'half'
+    """
+    parts = _parts(hint)
+    if any(_is_of(value, part) for part in parts):
         return
+    if of := [get_args(part)[0] for part in parts if get_origin(part) is tuple and isinstance(value, tuple)]:
+        for entry in value:
+            require_type(name, entry, of[0])
     words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
-    if words and (value in words or not {int, float}.intersection(parts)):
+    if words and not {int, float}.intersection(parts):
         require_one_of(name, value, words)
-    elif any(get_origin(part) is tuple for part in parts):
-        _require_entries(name, value, get_args(parts[0])[0])
-    elif bool in parts and not isinstance(value, bool):
-        raise UsageError(f"{name} must be true or false, got {value!r}")
-    elif int in parts and (isinstance(value, bool) or not isinstance(value, int)):
-        raise UsageError(f"{name} must be a whole number, got {value!r}")
-    elif float in parts:
-        usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not usable:
-            raise UsageError(f"{name} must be a finite number, got {value!r}")
+    kinds = {*parts, *map(get_origin, parts)}
+    expected = next(said for kind, said in _EXPECTED.items() if kind in kinds)
+    raise UsageError(f"{name} must be {expected}, got {value!r}")
+
+
+_EXPECTED: dict[Any, str] = {
+    tuple: "a list",
+    bool: "true or false",
+    float: "a finite number",
+    int: "a whole number",
+    str: "text",
+    Literal: "one of those listed",
+    NoneType: "null",
+}
+
+
+def _parts(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def _is_of(value: Any, part: Any) -> bool:
+    """Whether a value is of a type that is no union; what is not known is not checked."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if get_origin(part) is Literal:
+        return value in get_args(part)
+    if get_origin(part) is tuple:
+        return isinstance(value, tuple) and all(any(_is_of(v, p) for p in _parts(get_args(part)[0])) for v in value)
+    if part is int:
+        return is_number and isinstance(value, int)
+    if part is float:
+        return is_number and math.isfinite(value)
+    return isinstance(value, part) if part in (bool, str, NoneType) else True
 
 
 def require_one_of(name: str, value: Any, allowed: Collection[Any]) -> None:
     """Raise `UsageError` for a value that is not among those allowed."""
     if value not in allowed:
-        raise UsageError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-
-
-def _require_entries(name: str, value: Any, hint: Any) -> None:
-    if not isinstance(value, tuple):
-        raise UsageError(f"{name} must be a list, got {value!r}")
-    for entry in value:
-        require_type(name, entry, hint)
+        raise UsageError(f"{name} must be one of {', '.join(map(str, allowed))}, got {value!r}")
 
 
 def require_within(limits: Bounds, name: str, value: Any) -> None:

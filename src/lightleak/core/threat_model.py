@@ -65,7 +65,12 @@ _KNOWN: dict[Knows, str] = {
     "batch_labels": "which batch holds which labels",
 }
 _FACTS: tuple[Knows, ...] = (
-    *("column_bounds", "encoder_statistics", "marginals", "batch_statistics", "local_training", "batch_labels"),
+    "column_bounds",
+    "encoder_statistics",
+    "marginals",
+    "batch_statistics",
+    "local_training",
+    "batch_labels",
 )
 """Fields of a `ThreatModel` that are knowledge by their name."""
 

@@ -29,9 +29,6 @@ class FittedPublicRows(FittedInversion):
         began = time.perf_counter()
         self._public, self._by_class, self._target = observation.public, by_class, target
         self._chosen = chosen
-        n = len(observation.public)
-        known = (chosen.rows, chosen.labels) if by_class else (torch.arange(n), torch.zeros(n, dtype=torch.long))
-        self._sampler = ClassSampler(*known, target.n_classes)
         self.excluded, self.classes = dict(chosen.excluded), chosen.classes
         self.losses: dict[str, list[float]] = {}
         self.pseudo_labels = chosen.summary()
@@ -41,8 +38,12 @@ class FittedPublicRows(FittedInversion):
         """See `FittedInversion.generate`."""
         began = time.perf_counter()
         self.check_request(labels, search)
-        wanted = labels if self._by_class else torch.zeros_like(labels)
-        rows = self._sampler.draw_rows(wanted, generator(seed, "public rows"))
+        random, chosen = generator(seed, "public rows"), self._chosen
+        if self._by_class:
+            rows = ClassSampler(chosen.rows, chosen.labels, len(chosen.used)).draw_rows(labels, random)
+        else:
+            u = torch.rand(len(labels), generator=random, dtype=torch.float64)
+            rows = (u * len(self._public)).long().clamp(max=len(self._public) - 1)
         table = self._public.iloc[rows.numpy()].reset_index(drop=True)
         loss = cross_entropy(self._target.logits(self._target.encoder.encode(table)), labels)
         known = "public rows that the target takes for the class" if self._by_class else "public rows of any kind"

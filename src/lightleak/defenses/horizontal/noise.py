@@ -20,7 +20,7 @@ class AdditiveNoise(UpdateDefense):
     varies: ClassVar[str | None] = "scale"
     known_to: ClassVar[KnownTo] = {"exact_joint": {}, "exact_fedavg": {}}
 
-    scale: float
+    scale: float = bounded(ge=0)
 
     @abstractmethod
     def noise(self, like: Tensor, draws: torch.Generator) -> Tensor:

@@ -43,12 +43,15 @@ class Candidates:
 
     def of(self, index: Tensor) -> "Candidates":
         """Some of them."""
-        return Candidates(*(part[index] for part in vars(self).values()))
+        return Candidates(*(part[index] for part in self._parts))
 
     def joined(self, other: "Candidates") -> "Candidates":
         """These and others."""
-        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
-        return Candidates(*(torch.cat(pair) for pair in pairs))
+        return Candidates(*(torch.cat(pair) for pair in zip(self._parts, other._parts, strict=True)))
+
+    @property
+    def _parts(self) -> tuple[Tensor, ...]:
+        return self.codes, self.numbers, self.at_bound, self.vectors, self.misfit
 
 
 def assumptions(space: RowDomain) -> Iterator[tuple[int, ...]]:
