@@ -103,11 +103,11 @@ def test_rows_cells_and_summary_carry_the_certificate(tmp_path: Path, tiny: Any)
     assert (of_sure["certified_share"]["mean"], of_sure["certified_share"]["n"]) == (0.25, 2)
     assert of_random["certified_share"]["n"] == 0
     printed = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "proven: share of rows that the attack has certified" in printed
+    assert "proven: % of rows that the attack has certified" in printed
     lines = [line.split() for line in printed.splitlines()]
     header = next(line for line in lines if "proven" in line and "attack" in line)
     assert header[header.index("rows") + 1] == "proven"
-    assert [line[-3] for line in lines if "sure" in line] == ["25.0%"]
+    assert [line[-3] for line in lines if "sure" in line] == ["25.0"]
     assert [line[-3] for line in lines if "random" in line] == ["-"]
     assert "Rows proven" in (tmp_path / "run" / "report.html").read_text()
 

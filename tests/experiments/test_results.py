@@ -49,9 +49,9 @@ def test_table_fits_a_terminal_and_loses_nothing(tmp_path: Path) -> None:
     ]
     lines = printed(write_results(tmp_path, rows))
     assert lines[0].startswith("dataset health-heritage; target mlp-400-400-400; labels restored;")
-    assert lines[1].split() == ["clients", "batch", "attack", "cells", "95%", "interval", "rows", "n", "s"]
-    assert "epoch 10" in lines[2] and "deep_gradient_leakage" in lines[2] and "60.0%" in lines[2]
-    assert lines[3].split() == ["untrained", "128", "random", "50.0%", "-", "25.0%", "1", "0.01"]
+    assert lines[1].split() == ["clients", "batch", "attack", "cells", "interval", "rows", "n", "s"]
+    assert "epoch 10" in lines[2] and "deep_gradient_leakage" in lines[2] and " 60.0 " in lines[2]
+    assert lines[3].split() == ["untrained", "128", "random", "50.0", "-", "25.0", "1", "0.01"]
     assert max(map(len, lines[1:])) <= 80 and "…" not in "".join(lines)
 
 
@@ -59,8 +59,26 @@ def test_a_table_with_proofs_fits_as_well(tmp_path: Path) -> None:
     sure = {"cell_accuracy": 1.0, "exact_match_rate": 1.0, "certified_share": 1.0, "source": "initial", "epoch": 0}
     rows = [row(attack="audit_max", batch_index=i, seconds=0.17, **sure) for i in range(2)]
     lines = printed(write_results(tmp_path, [*rows, row(attack="inverting_gradients", seconds=8.07)]))
-    assert lines[2].split()[-5:] == ["100.0", "100.0%", "100.0%", "2", "0.17"]
+    assert lines[2].split()[-5:] == ["22.4-100.0", "100.0", "100.0", "2", "0.17"]
     assert max(map(len, lines[1:])) <= 80 and "…" not in "".join(lines)
+
+
+def test_the_attacks_of_the_quickstart_fit_in_full_and_longer_names_are_broken(tmp_path: Path) -> None:
+    proven = {"labels_proven": True, "certified_rows": 4, "certified_share": 1.0}
+    rows = [
+        row(attack=attack, source="initial", epoch=0, labels="true", batch_index=i, cell_accuracy=share, seconds=17.58)
+        | (proven if attack == "audit_max" else {})
+        for attack in ("audit_max", "inverting_gradients")
+        for i, share in enumerate((1.0, 0.9))
+    ]
+    *_, last = printed(write_results(tmp_path, rows))
+    assert last.startswith("true   untrained   128 inverting_gradients ") and last.split()[-1] == "17.6"
+    for one in rows:
+        one["attack"] = one["attack"].replace("gradients", "gradients_fedavg")
+    lines = printed(write_results(tmp_path, rows))
+    assert max(map(len, lines[1:])) <= 80 and "…" not in "".join(lines)
+    first, rest = (line.split() for line in lines[-2:])
+    assert first[3] + rest[0] == "inverting_gradients_fedavg"
 
 
 def test_what_differs_becomes_a_column(tmp_path: Path) -> None:
@@ -102,7 +120,7 @@ def test_what_differs_in_protocol_or_defense_is_another_group(tmp_path: Path, ch
 
 def test_rows_without_truth_are_shown_without_accuracy(tmp_path: Path) -> None:
     lines = printed(write_results(tmp_path, [row(cell_accuracy=None, exact_match_rate=None)]))
-    assert lines[2].split()[-5:] == ["-", "-", "-", "1", "123.46"]
+    assert lines[2].split()[-5:] == ["-", "-", "-", "1", "123"]
 
 
 def test_no_rows_are_said(tmp_path: Path) -> None:
@@ -128,7 +146,7 @@ def test_batches_that_were_drawn_at_random_are_one_line(tmp_path: Path) -> None:
     assert len(results["summary"]) == 3  # the file keeps every size
     lines = printed(results)
     (line,) = (one.split() for one in lines if "deep_gradient_leakage" in one)
-    assert "~32" in line and "4" in line and f"{sum(sizes) / 4:.1f}%" in line
+    assert "~32" in line and "4" in line and f"{sum(sizes) / 4:.1f}" in line
     assert any("~n" in one for one in lines)
 
 
@@ -144,12 +162,12 @@ def test_labels_of_an_attack_that_proves_them_are_not_called_true(tmp_path: Path
     }
 
 
-@pytest.mark.parametrize(("share", "says"), [(1.0, "36.8 to 100.0"), (0.0, "0.0 to 63.2")])
+@pytest.mark.parametrize(("share", "says"), [(1.0, "36.8-100.0"), (0.0, "0.0-63.2")])
 def test_equal_values_prove_no_certainty(tmp_path: Path, share: float, says: str) -> None:
     """Three equal shares: the share of batches that differ is below 1 - 0.05 ** (1 / 3)."""
     rows = [row(cell_accuracy=share, batch_index=index) for index in range(3)]
     (line,) = (line for line in printed(write_results(tmp_path, rows)) if says in line)
-    assert f"{share:.1%}" in line
+    assert f" {100 * share:.1f} " in line
 
 
 def test_people_have_a_table_of_their_own(tmp_path: Path) -> None:

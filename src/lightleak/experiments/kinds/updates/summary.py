@@ -13,6 +13,9 @@ _CLIENTS = {"initial": "untrained", "given": "as given"}
 
 TEXTS = ("dataset", "target", "labels", "clients", "attack")
 
+TERMINAL, LEAST = 80, 10
+"""Columns of a terminal, of which the attack gets what is left, and so many at least: a longer name is broken."""
+
 
 def update_tables(results: Mapping[str, Any]) -> Iterator[Lines]:
     """One table of all groups, without the columns in which they agree; these are named above it."""
@@ -26,12 +29,12 @@ def update_tables(results: Mapping[str, Any]) -> Iterator[Lines]:
             "clients": _CLIENTS.get(str(group.get("source"))) or _when(group),
             "batch": str(group.get("batch_size")),
             "attack": str(group.get("attack")),
-            "cells": percent(mean_of(group, "cell_accuracy"), "%"),
-            "95% interval": _interval(group.get("cell_accuracy")),
-            "rows": percent(_rows(group), "%"),
-            "proven": percent(mean_of(group, "certified_share"), "%"),
+            "cells": percent(mean_of(group, "cell_accuracy")),
+            "interval": _interval(group.get("cell_accuracy")),
+            "rows": percent(_rows(group)),
+            "proven": percent(mean_of(group, "certified_share")),
             "n": str(group["seconds"]["n"]),
-            "s": f"{group['seconds']['mean']:.2f}",
+            "s": _seconds(group["seconds"]["mean"]),
         }
         for group in groups
     ]
@@ -39,15 +42,22 @@ def update_tables(results: Mapping[str, Any]) -> Iterator[Lines]:
         return
     shared = [name for name in ("dataset", "target", "labels") if len({line[name] for line in lines}) == 1]
     said = [*(f"{name} {lines[0][name]}" for name in shared), *_protocol_and_defense(groups)]
-    said.append("cells and rows: share recovered, numbers within TabLeak's tolerance; s: seconds per batch")
+    said.append(
+        "cells and rows: % recovered, numbers within TabLeak's tolerance; interval: 95%, of cells; s: seconds per batch"
+    )
     if certifies := any(line["proven"] != "-" for line in lines):
-        said.append("proven: share of rows that the attack has certified, without the truth")
+        said.append("proven: % of rows that the attack has certified, without the truth")
     if any(row.get("planned_batch_size") for row in results["rows"]):
         said.append("batch ~n: sizes drawn at random, n on average")
     if proves:
         said.append("labels proven: restored from the update, and certified with their rows")
     names = [name for name in lines[0] if name not in shared and (certifies or name != "proven")]
-    columns = [Column(name, is_number=name not in TEXTS) for name in names]
+    widths = {name: max(len(name), *(len(line[name]) for line in lines)) for name in names}
+    room = TERMINAL - sum(1 + width for name, width in widths.items() if name != "attack")
+    columns = [
+        Column(name, is_number=name not in TEXTS, most=max(room, LEAST) if name == "attack" and width > room else None)
+        for name, width in widths.items()
+    ]
     yield Lines(["; ".join(said)], columns, [[line[name] for name in names] for line in lines])
     if people := read_people(results, "people"):
         yield _people_table(people)
@@ -111,10 +121,19 @@ def _when(group: dict[str, Any]) -> str:
     return f"{'round' if group.get('protocol') == 'fedavg' else 'epoch'} {group.get('epoch')}"
 
 
+def _seconds(value: float) -> str:
+    """Three digits, those before the point at least.
+
+    >>> _seconds(0.567), _seconds(17.58), _seconds(1234.5)
+    ('0.57', '17.6', '1234')
+    """
+    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
+
+
 def _interval(summary: dict[str, Any] | None) -> str:
     if summary is None or summary["low"] is None:
         return "-"
     low, high = max(0.0, summary["low"]), min(1.0, summary["high"])  # Student's interval knows no bounds; a share has
     if low == high and (found := bounded([summary["mean"]] * summary["n"])):  # n equal values prove no certainty
         low, high = found.low or 0.0, found.high or 0.0
-    return f"{100 * low:.1f} to {100 * high:.1f}"
+    return f"{100 * low:.1f}-{100 * high:.1f}"
