@@ -419,7 +419,7 @@ def test_names_are_there_without_loading_anything() -> None:
 @pytest.mark.parametrize(
     ("kind", "shown"),
     [
-        ("updates", "95% interval"),
+        ("updates", "interval: 95%, of cells"),
         ("vertical", "provfl_b"),
         ("released", "plgmi"),
         ("frontier", "accuracy"),
