@@ -1,7 +1,7 @@
 """What an attacker is assumed to be, see, know and do: data, from which the one sentence of a report is made."""
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from lightleak.core.records import write_record
 
@@ -64,16 +64,6 @@ _KNOWN: dict[Knows, str] = {
     "local_training": "how the client trained",
     "batch_labels": "which batch holds which labels",
 }
-_FACTS: tuple[Knows, ...] = (
-    "column_bounds",
-    "encoder_statistics",
-    "marginals",
-    "batch_statistics",
-    "local_training",
-    "batch_labels",
-)
-"""Fields of a `ThreatModel` that are knowledge by their name."""
-
 _DEEDS: dict[Does, str] = {
     "replaces_own_labels": "trains on the property in place of the auxiliary rows' labels",
     "replaces_first_labels": "trains on the property in place of the labels of all rows of the first batches (which it "
@@ -194,7 +184,7 @@ class ThreatModel:
             knows.append("class_counts" if self.local_training else "true_labels")
         elif self.labels == "restored":
             knows.append("restored_labels")
-        knows += [name for name in _FACTS if getattr(self, name)]
+        knows += [name for name in get_args(Knows) if getattr(self, name, False)]  # a field of the same name
         if includes_attacked is not None and (self.column_bounds or self.encoder_statistics):
             knows.append("counted_with_attacked" if includes_attacked else "counted_without_attacked")
         return Threat("server", ("update",) if self.update else (), tuple(knows))
