@@ -152,8 +152,8 @@ def test_as_many_batches_as_asked_are_measured_without_a_probe(
     [
         ("thesis-table5.3", Selection(seeds=(3, 4)), 2),
         ("thesis-table5.3", Selection(batches=7), None),
-        ("tableak-table1", Selection(seeds=(3, 4)), None),
-        ("tableak-table1", Selection(seeds=(3, 4), batches=7), 7),
+        ("tableak-table18", Selection(seeds=(3, 4)), None),
+        ("tableak-table18", Selection(seeds=(3, 4), batches=7), 7),
     ],
 )
 def test_what_a_table_repeats_says_how_often_it_is_asked_for(name: str, selection: Selection, times: int) -> None:
