@@ -12,6 +12,7 @@ from rich.console import Console
 from lightleak.cli.parser import build_parser
 from lightleak.core.errors import UsageError
 from lightleak.core.results import ValueRow
+from lightleak.core.seeds import CPU
 from lightleak.data.sources import data_root
 from lightleak.experiments import campaign
 from lightleak.experiments.campaign import UpdatePack
@@ -23,7 +24,6 @@ from lightleak.reproductions import every_table as module
 from lightleak.reproductions import reproduce, status
 from lightleak.reproductions.every_table import command_of, run_every_table
 from lightleak.reproductions.paper.values import PaperCell, PaperTable, load_paper_table
-from lightleak.reproductions.reproduction import CPU
 from lightleak.reproductions.settings import Selection
 from lightleak.reproductions.status import Status, TableStatus, status_markdown, verdict
 from lightleak.reproductions.tableak.fedsgd import UpdateAttacks

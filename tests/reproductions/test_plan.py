@@ -9,12 +9,13 @@ import pytest
 from rich.console import Console
 
 from lightleak.core.errors import UsageError
+from lightleak.core.seeds import CPU
 from lightleak.experiments.kinds.vertical import kind as vertical
 from lightleak.experiments.probe import Cost
 from lightleak.reproductions import reproduce as module
 from lightleak.reproductions.fedavg.setting import PRESETS
 from lightleak.reproductions.paper.values import load_paper_table
-from lightleak.reproductions.reproduction import CPU, Place, Work
+from lightleak.reproductions.reproduction import Place, Work
 from lightleak.reproductions.settings import Selection
 
 

@@ -14,10 +14,11 @@ import pytest
 import torch
 
 from lightleak.core.errors import DataError
+from lightleak.core.seeds import CPU
 from lightleak.experiments.engine import LocalEngine
 from lightleak.reproductions.paper.values import PaperCell, PaperTable, load_paper_table, paper_tables
 from lightleak.reproductions.reproduce import reproduction_class, reproduction_of
-from lightleak.reproductions.reproduction import CPU, Place, Reproduction, Row, Stage, Work, run_stages
+from lightleak.reproductions.reproduction import Place, Reproduction, Row, Stage, Work, run_stages
 from lightleak.reproductions.settings import Selection
 from lightleak.reproductions.tableak.trainings import NetworkAccuracy
 

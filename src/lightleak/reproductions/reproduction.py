@@ -17,6 +17,7 @@ import lightning
 import torch
 
 from lightleak.core.errors import DataError, LightLeakError
+from lightleak.core.seeds import CPU
 from lightleak.core.summary import Summary, summarize
 from lightleak.data.datasets import DATASETS
 from lightleak.data.sources import dataset_folder, find_file
@@ -40,7 +41,7 @@ Outcome = tuple[list[Compared], Rows, list[str]]
 Plan = Callable[[Path, torch.device], Sequence[Pack]]
 """Makes packs for a run folder and a device."""
 
-CPU = torch.device("cpu")
+
 STRETCH = 3
 """Times its budget that a table may take where less would say nothing."""
 FEWEST_TRAININGS = 2

@@ -35,8 +35,8 @@ class ConditionClassifier:
     def fit(cls, inputs: Tensor, labels: Tensor, n_classes: int) -> "ConditionClassifier":
         """Learn from encoded rows ``[n, d]`` and their classes ``[n]``; the same rows give the same classifier."""
         inputs = inputs.double()
-        weight = torch.zeros(n_classes, inputs.shape[1], dtype=torch.float64, requires_grad=True)
-        bias = torch.zeros(n_classes, dtype=torch.float64, requires_grad=True)
+        weight = inputs.new_zeros(n_classes, inputs.shape[1], requires_grad=True)
+        bias = inputs.new_zeros(n_classes, requires_grad=True)
         optimizer = torch.optim.LBFGS([weight, bias], max_iter=STEPS, line_search_fn="strong_wolfe")
 
         def loss() -> Tensor:

@@ -32,16 +32,20 @@ class Target:
         """Private classes."""
         return self.encoder.schema.n_classes
 
-    @torch.no_grad()
     def logits(self, inputs: Tensor) -> Tensor:
         """``[n, n_classes]`` of encoded rows ``[n, d]``, in parts, on the CPU."""
-        device = next(self.network.buffers(), next(self.network.parameters(), inputs)).device
-        parts = [self.network(part.to(device)).float().cpu() for part in inputs.split(ROWS_PER_CALL)]
-        return torch.cat(parts) if parts else torch.empty(0, self.n_classes)
+        return logits_of(self.network, inputs)
 
     def to(self, device: torch.device | str) -> "Target":
         """With the network on ``device``; the encoder stays where tables are."""
         return Target(self.network.to(device), self.encoder, self.white_box)
+
+
+@torch.no_grad()
+def logits_of(network: nn.Module, inputs: Tensor) -> Tensor:
+    """``[n, C]`` of encoded rows, in parts, on the CPU; computed where the network is."""
+    device = next(network.buffers(), next(network.parameters(), inputs)).device
+    return torch.cat([network(part.to(device)).float().cpu() for part in inputs.split(ROWS_PER_CALL)])
 
 
 class TargetOfSample(nn.Module):

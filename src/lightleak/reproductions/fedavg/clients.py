@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
+from lightleak.attacks.model_inversion.released import logits_of
 from lightleak.core.errors import UsageError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
@@ -20,7 +21,7 @@ from lightleak.core.seeds import derive_seed, numpy_generator
 from lightleak.data.image_datasets import ImageDataset, client_positions, load_image_dataset
 from lightleak.data.sources import dataset_folder
 from lightleak.experiments.clients import aggregated
-from lightleak.experiments.kinds.released.judge import accuracy, logits_of
+from lightleak.experiments.kinds.released.judge import accuracy
 from lightleak.protocols.fedavg import client_update
 from lightleak.protocols.federated_data import FederatedData
 from lightleak.protocols.federation import FederatedAveraging

@@ -19,7 +19,7 @@ from lightleak.core.image_similarity import matched_psnr, psnr
 from lightleak.core.matching import match_rows
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
-from lightleak.core.seeds import derive_seed
+from lightleak.core.seeds import CPU, derive_seed
 from lightleak.core.stored import read_json, write_json, write_whole
 from lightleak.report.blocks import Block, Page, Section
 from lightleak.report.page import fill, render
@@ -29,7 +29,7 @@ from lightleak.reproductions.fedavg.job import attack_row, unit_id
 from lightleak.reproductions.fedavg.setting import AttackSetting
 from lightleak.reproductions.fedavg.tables import ImageStudy
 from lightleak.reproductions.paper.values import PaperCell, paper_settings
-from lightleak.reproductions.reproduction import CPU, Place, Rows, Work
+from lightleak.reproductions.reproduction import Place, Rows, Work
 from lightleak.reproductions.settings import selected
 
 FILE_NAME = "figure.html"

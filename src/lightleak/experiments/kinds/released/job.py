@@ -102,13 +102,13 @@ class AttackPack(Pack):
 
     def run(self, folder: Path, device: torch.device, report: Callable[[float], None]) -> None:
         """Fit, generate, score; keeps every evaluation when it has finished, and none twice."""
-        subject, attack = self._subject(folder), self.attack
+        subject, attack = self._subject(folder, device), self.attack
         place = folder / "generators" / file_name(f"{self.label}-{self.name or f's{self.seed}'}")
         at = Workplace(device, place, lambda fraction: report(fraction * len(self.ids)))
         fitted = attack.fit(subject.seen, derive_seed(self.seed, self.label), at)
         setting = self.setting or self.config.setting
         made = FittedAttack(self.config, self.seed, self.label, setting, attack, fitted, subject)
-        reference = PublicReference.of(subject.seen, attack.pseudo_labels)
+        reference = PublicReference.of(subject.seen, attack.pseudo_labels, device)
         for search in self.config.samples.searches:
             for k in self._evaluations:
                 file = unit_file(folder, self._unit(search, k))
@@ -146,12 +146,13 @@ class AttackPack(Pack):
         yield made.overall_row(one, public) | quality | took.facts()
         yield from made.class_rows(one)
 
-    def _subject(self, folder: Path) -> Subject:
+    def _subject(self, folder: Path, device: torch.device) -> Subject:
         if self.capture is not None:
-            return Subject(*load_capture(folder / "capture"))
+            seen, judge = load_capture(folder / "capture")
+            return Subject(seen, judge and judge.to(device))
         world = self.world or prepare_world(self.config, self.seed)
         seen = observe(self.config, world, self.seed, folder)
-        return Subject(seen, load_judge(folder, world, self.seed), task_facts(world.task))
+        return Subject(seen, load_judge(folder, world, self.seed).to(device), task_facts(world.task))
 
     @property
     def _evaluations(self) -> Sequence[int]:

@@ -11,10 +11,10 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from lightleak.attacks.model_inversion.released import logits_of
 from lightleak.core.class_samples import ClassSamples
 from lightleak.core.errors import ObservationError
 from lightleak.core.stored import read_facts, read_groups, write_parts
-from lightleak.data.datamodule import EVALUATION_BATCH_SIZE
 from lightleak.data.encoder import TableEncoder
 from lightleak.metrics.inversion.score import PrivateRows, SampleScores, score_samples
 from lightleak.targets import NetworkSpec, build_network
@@ -79,6 +79,12 @@ class Judge:
         held_out = pd.concat([self.test, self.unseen], ignore_index=True)
         return PrivateRows.of(self.encoder.schema, self.train, held_out)
 
+    def to(self, device: torch.device) -> "Judge":
+        """Move the evaluation models to ``device``; tables and encoder stay where they are."""
+        self.network.to(device)
+        self.disjoint.to(device)
+        return self
+
     def score(self, samples: ClassSamples, seed: int = 0) -> SampleScores:
         """Compare rows, class by class."""
         inputs = self.encoder.encode(samples.rows)
@@ -123,13 +129,6 @@ def _restored(spec: NetworkSpec, weights: Mapping[str, Tensor]) -> nn.Module:
     network = build_network(spec, seed=0)
     network.load_state_dict(weights)
     return network.requires_grad_(False).eval()
-
-
-@torch.no_grad()
-def logits_of(network: nn.Module, inputs: Tensor) -> Tensor:
-    """``[n, C]`` of encoded rows, on the CPU, in parts."""
-    like = next(network.parameters(), inputs)
-    return torch.cat([network(part.to(like.device)).float().cpu() for part in inputs.split(EVALUATION_BATCH_SIZE)])
 
 
 def accuracy(predicted: Tensor, labels: Tensor) -> float | None:

@@ -15,6 +15,7 @@ from lightning.pytorch.callbacks import Callback, EarlyStopping, Timer
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
+from lightleak.attacks.model_inversion.released import logits_of
 from lightleak.core.seeds import derive_seed
 from lightleak.data.datamodule import EVALUATION_BATCH_SIZE, BatchSampler, batch_loader
 from lightleak.data.encoder import TableEncoder
@@ -22,7 +23,7 @@ from lightleak.data.inversion_task import InversionTask, make_inversion_task
 from lightleak.experiments.config import TargetConfig
 from lightleak.experiments.experiment import load_source
 from lightleak.experiments.kinds.released.config import ReleasedConfig
-from lightleak.experiments.kinds.released.judge import Judge, ModelScores, accuracy, logits_of
+from lightleak.experiments.kinds.released.judge import Judge, ModelScores, accuracy
 from lightleak.experiments.pack import Pack, Shared
 from lightleak.experiments.training import one_training
 from lightleak.experiments.unit import unit_file, write_whole

@@ -13,7 +13,7 @@ from lightleak.attacks.model_inversion.public_rows import FittedPublicRows, enco
 from lightleak.attacks.model_inversion.released import rebuild
 from lightleak.core.class_samples import ClassSamples
 from lightleak.core.released_model import ReleasedModel
-from lightleak.core.seeds import derive_seed
+from lightleak.core.seeds import CPU, derive_seed
 from lightleak.data.encoder import TableEncoder
 from lightleak.experiments.kinds.released.judge import Judge
 from lightleak.metrics.inversion.score import MEASURES
@@ -29,7 +29,7 @@ class PublicReference:
     Attributes:
         rows: they can be drawn for any class.
         encoder: the target's.
-        inputs: encoded pseudo-labeled public rows that no attack learns from ``[h, d]``.
+        inputs: encoded pseudo-labeled public rows that no attack learns from ``[h, d]``, where classifiers learn.
         labels: their classes ``[h]``.
         condition: how many of them a classifier names rightly that learned from the public rows which attacks learn
             from; None without unused rows.
@@ -42,19 +42,24 @@ class PublicReference:
     condition: float | None
 
     @classmethod
-    def of(cls, seen: ReleasedModel, config: PseudoLabelConfig) -> "PublicReference":
+    def of(cls, seen: ReleasedModel, config: PseudoLabelConfig, device: torch.device = CPU) -> "PublicReference":
         """Sort the public rows as an attack with these settings does; the next surest of each class are held out.
+
+        Args:
+            seen: what the attacker holds.
+            config: how public rows are sorted.
+            device: where the target answers.
 
         Raises:
             ObservationError: no class has enough rows.
         """
-        target = rebuild(seen)
+        target = rebuild(seen).to(device)
         inputs = encode_public(seen, target.encoder)
         logits = target.logits(inputs)
         chosen = pseudo_label(logits, config)
         more = pseudo_label(logits, replace(config, top_n=2 * config.top_n))
         unused = ~torch.isin(more.rows, chosen.rows)
-        held = inputs[more.rows[unused]], more.labels[unused]
+        held = inputs[more.rows[unused]].to(device), more.labels[unused].to(device)
         found = _taught(inputs[chosen.rows], chosen.labels, *held, target.n_classes)
         return cls(FittedPublicRows(seen, target, chosen, True), target.encoder, *held, found)
 
@@ -78,7 +83,8 @@ class PublicReference:
 def _taught(inputs: Tensor, labels: Tensor, held: Tensor, held_labels: Tensor, n_classes: int) -> float | None:
     if not len(held_labels):
         return None
-    return ConditionClassifier.fit(inputs, labels, n_classes).accuracy(held, held_labels)
+    learned = ConditionClassifier.fit(inputs.to(held.device), labels.to(held.device), n_classes)
+    return learned.accuracy(held, held_labels)
 
 
 def compared_with_public(
