@@ -155,6 +155,8 @@ class AttackQuality(ReleasedAudits):
         """Every attack and baseline of each setting."""
         for name in self.audits:
             found = [row for row in rows if row["setting"] == name]
+            if not found:
+                continue
             means = {
                 label: over_trainings([row for row in found if row["label"] == label], "attack_accuracy", 100).mean
                 for label in dict.fromkeys(row["label"] for row in found)
@@ -194,10 +196,10 @@ class ClosestRows(ReleasedAudits):
         self.audits = {name: replace(one, seeds=one.seeds[:1]) for name, one in self.audits.items()}
 
     def leave(self, rows: Rows, folder: Path) -> None:
-        """See `ReleasedAudits.leave`; also read the closest rows by class."""
+        """See `ReleasedAudits.leave`; also read the closest rows by class, none where the time was up before."""
         super().leave(rows, folder)
-        found = read_json(folder / "setting-2" / "inversion.json")["entries"][0]["nearest"]
-        self.nearest: Mapping[str, Any] = {pair["class"]: pair for pair in found}
+        entries = read_json(folder / "setting-2" / "inversion.json")["entries"]
+        self.nearest: Mapping[str, Any] = {pair["class"]: pair for entry in entries for pair in entry["nearest"]}
         self.classes = prepare_world(self.audits["2"], self.selection.seeds[0]).task.schema.label.categories
 
     def measured(self, cell: PaperCell, rows: Rows) -> Summary:

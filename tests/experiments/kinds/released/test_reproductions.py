@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,9 @@ import pytest
 import torch
 
 from lightleak.core.errors import UsageError
+from lightleak.experiments.engine import Engine, LocalEngine
 from lightleak.experiments.kinds.released.config import ReleasedConfig, SamplesConfig
+from lightleak.experiments.pack import Finished
 from lightleak.reproductions.paper.values import load_paper_table
 from lightleak.reproductions.reproduce import reproduction_of
 from lightleak.reproductions.reproduction import Outcome, run_stages
@@ -37,15 +39,31 @@ def run(settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(tables, "setting", setting)
 
-    def table(name: str, **selected: Any) -> Outcome:
+    def table(name: str, engine: Engine | None = None, **selected: Any) -> Outcome:
         selection = Selection(**{"settings": ("2",), **selected})
         printed = load_paper_table(name)
         if name == "thesis-tableA.2":  # of its 20 classes the small table has three
             cells = tuple(cell for cell in printed.cells if int(str(cell.value)) < 3)
             printed = replace(printed, cells=cells)
-        return run_stages(reproduction_of(printed, selection, torch.device("cpu")), tmp_path, quiet=True)
+        return run_stages(reproduction_of(printed, selection, torch.device("cpu")), tmp_path, engine, quiet=True)
 
     return table
+
+
+class NothingBegins(LocalEngine):
+    """An engine whose time is up before any work."""
+
+    def run(self, packs: Any, folder: Path, watch: Any = None) -> Iterator[Finished]:
+        """See `Engine.run`."""
+        return iter(())
+
+
+@pytest.mark.parametrize("name", ["thesis-table5.3", "thesis-table5.5", "thesis-table5.6", "thesis-tableA.2"])
+def test_a_table_of_which_nothing_began_says_so_of_every_cell(name: str, run: Callable[..., Outcome]) -> None:
+    compared, rows, notes = run(name, NothingBegins(torch.device("cpu")))
+    assert rows == []
+    assert {cell.ours.n for cell in compared} == {0}
+    assert not [note for note in notes if "nan" in note]
 
 
 def test_table_5_5_compares_the_attack_and_notes_its_baselines(run: Callable[..., Outcome]) -> None:
