@@ -25,6 +25,11 @@ class HorizontalDefense(Defense):
 
     known_to: ClassVar[KnownTo] = {}
 
+    @property
+    def knowledge(self) -> KnownTo:
+        """`known_to`, with what an attack must be told of the settings of this very defense."""
+        return self.known_to
+
 
 class UpdateDefense(HorizontalDefense):
     """A defense of a mean gradient, or of a weight delta in the scale of one: named tensors in, named tensors out.

@@ -166,8 +166,7 @@ class NVFlarePercentile(NVFlareFilter):
         needs=(
             "The filter counts epsilon per entry that it releases: with its defaults a model of a few thousand "
             "parameters spends hundreds in every round.",
-            "No attack here models its clipping and its choice of entries: what attacks do not find behind it says "
-            "nothing of protection.",
+            "That epsilon is what the filter adds up, and nobody has shown it.",
         )
     ),
 )
@@ -190,6 +189,7 @@ class NVFlareSVT(NVFlareFilter):
     name: ClassVar[str] = "nvflare_svt"
     citation: ClassVar[str] = "Roth et al., NVIDIA FLARE, 2022: SVTPrivacy"
     varies: ClassVar[str | None] = "noise_var"
+    known_to: ClassVar[KnownTo] = {"exact_signs": {}}
     module: ClassVar[str] = "svt_privacy"
     filter_name: ClassVar[str] = "SVTPrivacy"
 
@@ -199,6 +199,12 @@ class NVFlareSVT(NVFlareFilter):
     gamma: float = bounded(1e-5, gt=0)
     tau: float = bounded(1e-6, ge=0)
     scale: float = bounded(1.0, gt=0)
+
+    @property
+    def knowledge(self) -> KnownTo:
+        """See `HorizontalDefense.knowledge`: at which size a gradient is cut off, and the scale of the noise."""
+        cut = self.gamma / self.scale
+        return {"exact_signs": {"cut": cut, "noise": 2 * cut / self.noise_var}}
 
     def arguments(self) -> dict[str, Any]:
         """See `NVFlareFilter.arguments`."""

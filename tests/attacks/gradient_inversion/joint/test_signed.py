@@ -1,16 +1,27 @@
 """The attack on updates of which signs alone were sent."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from lightleak.attacks.attack import ATTACKS
 from lightleak.attacks.gradient_inversion.joint.attack import JointInversion
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
-from lightleak.attacks.gradient_inversion.joint.signed import SignInversion, SignsConfig, are_signs, with_present
+from lightleak.attacks.gradient_inversion.joint.intervals import Intervals
+from lightleak.attacks.gradient_inversion.joint.noised_signs import NoisedSigns
+from lightleak.attacks.gradient_inversion.joint.signed import (
+    SignInversion,
+    SignsConfig,
+    are_signs,
+    of_signs,
+    with_present,
+)
 from lightleak.core.errors import ObservationError
+from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
 
 WORK = {"restarts": 2, "steps": 150, "sweeps": 2, "rounds": 1, "round_steps": 50}
@@ -43,6 +54,41 @@ def test_more_is_recovered_by_who_knows_that_signs_were_sent(make_batch: Any, si
     aware = SignInversion(SignsConfig(**WORK)).run(sent, seed=0)
     assert right(aware, batch) > max(right(unaware, batch), 0.9)
     assert aware.certificate.certified == 0 and aware.loss < 0.2 and aware.attack == "exact_signs"
+
+
+def noised(update: ClientUpdate, cut: float, noise: float) -> ClientUpdate:
+    """A third of the elements, cut off, with Laplace noise."""
+    draws = torch.Generator().manual_seed(0)
+
+    def part(value: Tensor) -> Tensor:
+        uniform = torch.rand(value.shape, generator=draws, dtype=value.dtype) - 0.5
+        laplace = -noise * uniform.sign() * (1 - 2 * uniform.abs()).log()
+        return (value.clamp(-cut, cut) + laplace) * (torch.rand(value.shape, generator=draws) < 1 / 3)
+
+    return replace(update, update={name: part(value) for name, value in update.update.items()})
+
+
+def test_rows_are_recovered_from_some_noised_elements_by_who_knows_the_noise(make_batch: Any) -> None:
+    batch = make_batch(n=2)
+    cut = 0.05 * max(float(value.abs().max()) for value in batch.update.update.values())
+    sent = noised(batch.update, cut, cut / 5)
+    found = SignInversion(SignsConfig(**WORK, cut=cut, noise=cut / 5)).run(sent, seed=0)
+    assert right(found, batch) > 0.9
+    assert found.loss == pytest.approx(1, abs=0.2)  # as far from what was sent as the noise moved it
+    with pytest.raises(ObservationError, match=r"must be told where they were cut off \(cut\)"):
+        SignInversion(SignsConfig()).check(sent)
+
+
+def test_the_signs_of_noised_elements_are_trusted_by_their_odds() -> None:
+    sent = (torch.tensor([[2.0, -0.3, 0.1, 0.0]]),)
+    whole = Intervals(*of_signs(sent, torch.inf), (torch.ones(1, 4),))
+    assert [bound[0].tolist()[-1] for bound in (*whole.lowest, *whole.highest)] == [-math.inf, math.inf]
+    made = NoisedSigns.of_signs(whole, sent, cut=1.0, noise=0.2)
+    torch.testing.assert_close(made.sizes[0], torch.tensor([[1.0, 1.0, 3.0, 1000.0]]))
+    # Off by (1, 0.5, 0.1) where the cut takes 5 for 1; what was left out counts for nothing.
+    assert made.missed((torch.tensor([[5.0, 0.2, 0.0, 9.0]]),)) == pytest.approx((1 + 0.5 + 0.1) / 0.2 / 3)
+    half = made.to(torch.float16)
+    assert half.sent[0].dtype == half.sizes[0].dtype == torch.float16
 
 
 def test_three_classes_are_served(make_batch: Any, signed: Any) -> None:

@@ -74,7 +74,8 @@ _PRUNED = Facts(
 _SIGNS = Facts(
     "knows that signs were sent: rows are those whose gradient has them",
     needs=(
-        "One FedSGD gradient of one client, of which every tensor has elements of one size, or zero.",
+        "One FedSGD gradient of one client, of which every tensor has elements of one size, or zero; or some of its "
+        "elements, cut off at a known size, with Laplace noise of a known scale.",
         _ANY_CHAIN,
         _AFFINE,
     ),

@@ -1,8 +1,10 @@
-"""Joint inversion of updates of which a client sent the signs alone, by an attacker who knows that.
+"""Joint inversion of updates of which a client sent hardly more than signs, by an attacker who knows that.
 
 A sign per element is far more than it looks: 20,902 bits about 448 cells. The column of a category that no row has is
 proportional to the bias's, so that its signs tell which categories occur, and what a batch's gradient looks like is
 known for every batch. Rows are those whose gradient has the signs that were sent (`interval_course`).
+
+Of NVFlare's SVTPrivacy, which sends some elements cut off at one size and with noise, see `noised_signs`.
 """
 
 from collections.abc import Iterable
@@ -23,8 +25,10 @@ from lightleak.attacks.gradient_inversion.joint.interval_course import PRIOR_WEI
 from lightleak.attacks.gradient_inversion.joint.intervals import Intervals
 from lightleak.attacks.gradient_inversion.joint.kernels import Gradient
 from lightleak.attacks.gradient_inversion.joint.labels import starting_labels
+from lightleak.attacks.gradient_inversion.joint.noised_signs import NATS, NoisedSigns
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem
 from lightleak.attacks.gradient_inversion.network.chain import observed_gradient
+from lightleak.core.bounds import bounded
 from lightleak.core.errors import ObservationError
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import derive_seed, generator
@@ -33,7 +37,11 @@ from lightleak.data.encoder import TableEncoder
 
 @dataclass(frozen=True)
 class SignsConfig(IntervalsConfig):
-    """Settings of the attack on signs; see `IntervalsConfig`.
+    """Settings of the attack on signs; see `IntervalsConfig` for the others.
+
+    Attributes:
+        cut: where some elements were sent with noise, the size at which they were cut off before; 0: signs were sent.
+        noise: scale of that Laplace noise.
 
     Raises:
         UsageError: a value of the wrong type or out of range.
@@ -41,13 +49,16 @@ class SignsConfig(IntervalsConfig):
 
     owner: ClassVar[str] = "exact_signs"
 
+    cut: float = bounded(0.0, ge=0)
+    noise: float = bounded(1.0, gt=0)
+
 
 class SignInversion(OneGradientInversion[SignsConfig]):
     """Recover all rows of a FedSGD batch of which a client sent the signs of the gradient.
 
-    Needs what joint inversion needs, and that the elements of every tensor have one size, or zero. With two classes the
-    last bias' size gives their counts. Nothing is certified, as signs leave numbers open. Where independent starts have
-    less in common with each other than with the best guess, the guess is returned.
+    Needs what joint inversion needs, and that the elements of every tensor have one size, or zero, unless it is told of
+    noise. With two classes the last bias' size gives their counts. Nothing is certified, as signs leave numbers open.
+    Where independent starts have less in common with each other than with the best guess, the guess is returned.
     """
 
     name = "exact_signs"
@@ -56,9 +67,10 @@ class SignInversion(OneGradientInversion[SignsConfig]):
     def check_protocol(self, update: ClientUpdate) -> None:
         """See `OneGradientInversion`; an update that is not of signs is refused."""
         super().check_protocol(update)
-        if not are_signs(update.update.values()):
+        if not self.config.cut and not are_signs(update.update.values()):
             raise ObservationError(
-                f"{self.name} inverts signs, and this update has tensors with elements of many sizes"
+                f"{self.name} inverts signs, and this update has tensors with elements of many sizes; of "
+                "elements with noise it must be told where they were cut off (cut) and the noise's scale (noise)"
             )
 
     def invert(
@@ -67,11 +79,16 @@ class SignInversion(OneGradientInversion[SignsConfig]):
         """See `CertifyingInversion.invert`."""
         sent = observed_gradient(update, encoder.shift.device)
         size = float(torch.cat([layer.flatten() for layer in sent]).square().mean() ** 0.5)
-        problem = replace(pose(update, encoder, sent, size, self.config.prior), prior_weight=PRIOR_WEIGHT)
+        cut = self.config.cut
+        weight = NATS if cut else PRIOR_WEIGHT
+        problem = replace(pose(update, encoder, sent, size, self.config.prior), prior_weight=weight)
         draws = generator(seed, "signs")
         labels, guess = starting_labels(update, problem.space, draws), Guess.of(problem, update, seed)
-        signs = Intervals.of(problem, of_signs(sent), labels, draws)
-        problem = with_present(problem, sent[0].sign())
+        signs = Intervals.of(problem, of_signs(sent, torch.inf if cut else 0.0), labels, draws)
+        if cut:
+            signs = NoisedSigns.of_signs(signs, sent, cut, self.config.noise)
+        else:
+            problem = with_present(problem, sent[0].sign())
         feasibility = estimate_feasibility(sent, update.facts.n_rows, size, row_kind(update, encoder))
         found = solve_within(
             problem, signs, labels, self.config, draws, derive_seed(seed, "signs"), reporting(progress), guess.cells
@@ -106,11 +123,14 @@ def with_present(problem: JointProblem, first: Tensor) -> JointProblem:
     return replace(problem, space=narrowed, prior=CellPrior(categories, prior.values, prior.numbers))
 
 
-def of_signs(sent: Gradient) -> tuple[Gradient, Gradient]:
-    """Lowest and highest values of elements whose signs were sent; zero is zero (a unit that no row activates)."""
+def of_signs(sent: Gradient, zero: float = 0.0) -> tuple[Gradient, Gradient]:
+    """Lowest and highest values of elements whose signs were sent.
+
+    Zero is zero (a unit that no row activates), or as large as ``zero`` in either direction.
+    """
     least = torch.finfo(torch.float32).tiny
-    lowest = (torch.where(layer > 0, least, torch.where(layer < 0, -torch.inf, layer)) for layer in sent)
-    highest = (torch.where(layer < 0, -least, torch.where(layer > 0, torch.inf, layer)) for layer in sent)
+    lowest = (torch.where(layer > 0, least, torch.where(layer < 0, -torch.inf, -zero)) for layer in sent)
+    highest = (torch.where(layer < 0, -least, torch.where(layer > 0, torch.inf, zero)) for layer in sent)
     return tuple(lowest), tuple(highest)
 
 

@@ -64,7 +64,7 @@ class Point:
     def known_to(self) -> Mapping[str, Mapping[str, Any]]:
         """Attacks that know the defense, with their settings; without one, the strongest attack there is."""
         made = defense_of(self.config)
-        return UNDEFENDED if made is None else made.known_to
+        return UNDEFENDED if made is None else made.knowledge
 
     def facts(self) -> dict[str, Any]:
         """What a row of results.json says of it; of epsilon and delta the training says."""
