@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -209,8 +210,10 @@ def test_a_table_whose_shortest_part_is_beyond_three_budgets_is_not_begun(
     assert "about 2000 min" in table.why and "measured: none, as the shortest part takes about 20 min" in table.why
 
 
-def in_order(packs: list[Any], first: frozenset[str] | None, seconds: float = 0.0) -> list[str]:
-    """What a budget of 30 seconds begins, where every pack takes so many."""
+def in_order(
+    packs: list[Any], first: frozenset[str] | None, seconds: float = 0.0, shares: Sequence[float] = (1.0,)
+) -> list[str]:
+    """What a budget of 30 seconds begins, stage by stage with such shares, where every pack takes so many."""
     clock = [0.0]
 
     class Recorder(Engine):
@@ -227,7 +230,8 @@ def in_order(packs: list[Any], first: frozenset[str] | None, seconds: float = 0.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module.time, "monotonic", lambda: clock[0])
         budget = module._Budget(Recorder(), 30.0, Path("no such folder"), first)
-        return [done.pack.ids[0] for done in budget.run(packs, Path("no such folder"))]
+        begun = [budget.within(share).run(packs, Path("no such folder")) for share in shares]
+        return [done.pack.ids[0] for stage in begun for done in stage]
 
 
 def attacks(name: str, rows: int) -> UpdatePack:
@@ -248,7 +252,11 @@ def test_a_search_gets_its_share_of_the_time(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(module.time, "monotonic", lambda: 0.0)
     budget = module._Budget(LocalEngine(CPU), 30.0, tmp_path, frozenset())
     table = PriorSearch(replace(TABLES["tableak-made1"], run="tableak.prior_search.PriorSearch"), Selection())
-    assert [budget.within(stage.share)._end for stage in table.stages()] == [10.0, 30.0]
+    shares = [stage.share for stage in table.stages()]
+    assert [budget.within(share)._end for share in shares] == [10.0, 30.0]
+    packs = [attacks("tableak", rows) for rows in (1, 2)]
+    # The search is late after 10 of 30 seconds; what is reported still begins.
+    assert in_order(packs, None, 10.0, shares) == ["tableak-1", "tableak-1", "tableak-2"]
     assert table.in_part() == Selection(batches=5, search_restarts=1)
 
 

@@ -315,8 +315,9 @@ class _Budget(Engine):
                 self.seen.failed.append(f"{LEFT_OUT}{pack_name(finished.pack)}: {error}")
 
     def _in_time(self, pack: Pack) -> bool:
-        self.seen.is_late = self.seen.is_late or time.monotonic() >= self._end
-        return not self.seen.is_late
+        is_late = time.monotonic() >= self._end
+        self.seen.is_late |= is_late
+        return not is_late
 
     def _in_part(self, packs: Sequence[Pack], first: frozenset[str]) -> Iterator[Pack]:
         """Yield the packs of a table in part in the order in which they are begun."""
