@@ -487,6 +487,7 @@ class FrontierRow(ClientRow):
         defense_option: which setting of the defense is varied.
         defense_words: the defense and its strength in one line.
         defense_settings: the defense as a config's ``defense`` has it; empty in results of earlier versions.
+        defense_knowledge: of attacks that know the defense, settings that depend on those of the defense.
         accuracy: accuracy of the trained network on the test rows.
         auroc: area under its ROC curve.
         majority: accuracy of always answering the commonest label of the test rows.
@@ -501,6 +502,7 @@ class FrontierRow(ClientRow):
     defense_option: str | None = None
     defense_words: str = ""
     defense_settings: Mapping[str, Any] = field(default_factory=dict)
+    defense_knowledge: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     accuracy: float | None = json_field(low=0, high=1, default=None)
     auroc: float | None = json_field(low=0, high=1, default=None)
     majority: float | None = json_field(low=0, high=1, default=None)

@@ -57,7 +57,7 @@ SUMMARY_KEYS = ("metric", "column", "setting", "epoch_prior", "label", "latent_s
 MADE_ROWS: Mapping[str, int] = {"health-heritage": 20_000, "texas100": 10_000}
 """Tables whose files cannot be passed on, and how many rows are made in their columns where these are missing.
 
-ProVFL's 4,000 auxiliary rows of Texas-100 must be left where half of the rows with a property are withdrawn.
+Of Texas-100 enough for ProVFL's 4,000 auxiliary rows after half of the rows with a property are withdrawn.
 """
 
 

@@ -65,6 +65,16 @@ def test_svt_spends_what_the_filter_accounts_for(gradient: dict[str, Tensor]) ->
     assert 0 < int((sent != 0).sum()) <= math.ceil(0.3 * n)
 
 
+def test_svt_tells_attacks_where_it_cuts_off_and_how_it_adds_noise(gradient: dict[str, Tensor]) -> None:
+    made = NVFlareSVT(scale=0.05, gamma=1e-3, noise_var=10)
+    given = {name: torch.randn(value.shape, generator=generator(1)) for name, value in gradient.items()}
+    sent, whole = flat(made.apply(given, generator(0))), flat(given)
+    told = made.knowledge["exact_signs"]
+    of_noise = (sent - whole.clamp(-told["cut"], told["cut"]))[sent != 0]
+    assert told["cut"] == pytest.approx(0.02) and len(of_noise) > 100
+    assert float(of_noise.abs().mean()) == pytest.approx(told["noise"], rel=5 / len(of_noise) ** 0.5)
+
+
 def test_what_is_excluded_is_zero_and_the_rest_exact(gradient: dict[str, Tensor]) -> None:
     sent = NVFlareExclude("bias").apply(gradient, generator(0))
     assert all((sent[name] == 0).all() if "bias" in name else torch.equal(sent[name], gradient[name]) for name in sent)

@@ -87,7 +87,7 @@ class PublicRows(InversionAttack):
 
     def fit(self, observation: ReleasedModel, seed: int = 0, at: Workplace | None = None) -> FittedPublicRows:
         """See `InversionAttack.fit`."""
-        target = rebuild(observation)
+        target = rebuild(observation).to((at or Workplace()).device)
         chosen = label_public(observation, target, self.pseudo_labels)
         return FittedPublicRows(observation, target, chosen, self.by_class)
 

@@ -27,7 +27,7 @@ class HorizontalDefense(Defense):
 
     @property
     def knowledge(self) -> KnownTo:
-        """`known_to`, with what an attack must be told of the settings of this very defense."""
+        """`known_to`, completed with values that depend on this defense's settings."""
         return self.known_to
 
 

@@ -166,7 +166,7 @@ class NVFlarePercentile(NVFlareFilter):
         needs=(
             "The filter counts epsilon per entry that it releases: with its defaults a model of a few thousand "
             "parameters spends hundreds in every round.",
-            "That epsilon is what the filter adds up, and nobody has shown it.",
+            "That is the sum of the filter's own accountant, which has not been verified.",
         )
     ),
 )

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from lightleak.core.guarantee import success_bound, success_bound_of_epsilon
 from lightleak.core.people import People, Rate
-from lightleak.core.results import NONE, FrontierRow
+from lightleak.core.results import NONE, FrontierRow, flat
 from lightleak.report.attacks import knowing
 from lightleak.report.budget import budget
 from lightleak.report.compare import Group, attacks, group_rows
@@ -106,7 +106,11 @@ class Point(Group[FrontierRow]):
         """Attacks on what its clients send that know the defense, with the settings in which they do."""
         row = self.first
         is_fedavg, known = row.protocol == "fedavg", knowing(row.defense or NONE)
-        return {attack: of for attack, of in known.items() if attack.endswith("_fedavg") == is_fedavg}
+        return {
+            attack: {**of, **flat(row.defense_knowledge.get(attack, {}))}
+            for attack, of in known.items()
+            if attack.endswith("_fedavg") == is_fedavg
+        }
 
     @cached_property
     def strongest(self) -> Group[FrontierRow] | None:

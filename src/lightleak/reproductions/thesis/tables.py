@@ -196,10 +196,10 @@ class ClosestRows(ReleasedAudits):
         self.audits = {name: replace(one, seeds=one.seeds[:1]) for name, one in self.audits.items()}
 
     def leave(self, rows: Rows, folder: Path) -> None:
-        """See `ReleasedAudits.leave`; also read the closest rows by class, none where the time was up before."""
+        """See `ReleasedAudits.leave`; also read the closest rows by class; none if no attack finished."""
         super().leave(rows, folder)
         entries = read_json(folder / "setting-2" / "inversion.json")["entries"]
-        self.nearest: Mapping[str, Any] = {pair["class"]: pair for entry in entries for pair in entry["nearest"]}
+        self.nearest: Mapping[str, Any] = {pair["class"]: pair for entry in entries[:1] for pair in entry["nearest"]}
         self.classes = prepare_world(self.audits["2"], self.selection.seeds[0]).task.schema.label.categories
 
     def measured(self, cell: PaperCell, rows: Rows) -> Summary:

@@ -20,7 +20,7 @@ from lightleak.attacks.gradient_inversion.joint.signed import (
     of_signs,
     with_present,
 )
-from lightleak.core.errors import ObservationError
+from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
 
@@ -75,8 +75,10 @@ def test_rows_are_recovered_from_some_noised_elements_by_who_knows_the_noise(mak
     found = SignInversion(SignsConfig(**WORK, cut=cut, noise=cut / 5)).run(sent, seed=0)
     assert right(found, batch) > 0.9
     assert found.loss == pytest.approx(1, abs=0.2)  # as far from what was sent as the noise moved it
-    with pytest.raises(ObservationError, match=r"must be told where they were cut off \(cut\)"):
+    with pytest.raises(ObservationError, match=r"set cut \(largest size before\) and noise"):
         SignInversion(SignsConfig()).check(sent)
+    with pytest.raises(UsageError, match=r"cut and noise must both be 0 .* got cut 1 and noise 0"):
+        SignsConfig(cut=1.0)
 
 
 def test_the_signs_of_noised_elements_are_trusted_by_their_odds() -> None:

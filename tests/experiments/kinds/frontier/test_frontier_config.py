@@ -147,6 +147,10 @@ def test_an_adaptive_frontier_adds_the_attack_that_knows_each_defense() -> None:
     assert found["transport"] == usual and found["sign"] == {**usual, "exact_signs": {}}
     assert found["none"] == {**usual, "audit_max": {}}
     assert found["random_pruning"] == {**usual, "exact_pruned": {"left_out": "any"}}
+    svt = replace(adaptive, defenses=(Curve("nvflare_svt", (10,), {"scale": 0.1}),)).points[1]
+    told = {"exact_signs": {"cut": pytest.approx(1e-4), "noise": pytest.approx(2e-5)}}
+    assert svt.known_to == svt.facts()["defense_knowledge"] == told
+    assert "defense_knowledge" not in adaptive.points[1].facts()
     clipped = replace(adaptive, defenses=(Curve("clipping", (0.1,)),))
     assert set(clipped.audit_at(clipped.points[1]).attacks) == {*usual, "exact"}
     weights = replace(clipped, protocol=ProtocolConfig("fedavg"), attacks={"tableak_fedavg": {}})

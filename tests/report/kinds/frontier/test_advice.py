@@ -51,7 +51,7 @@ def rows(
     proofs = {key: of.pop(key) for key in ("certified_rows", "certified_wrong") if key in of}
     auroc, whole = of.pop("auroc", [None] * len(accuracy)), of.pop("whole", [0.0] * len(cells))
     scores = [{"cell_accuracy": one, "close_match_rate": share} for one, share in zip(cells, whole, strict=True)]
-    same |= {"defense_settings": of.pop("defense_settings", {})}
+    same |= {key: of.pop(key, {}) for key in ("defense_settings", "defense_knowledge")}
     return [
         *(
             FrontierRow(**same, **proofs, attack=attack, seed=0, batch_index=i, metrics=one, options=budget)
@@ -400,6 +400,9 @@ def test_the_command_for_people_has_the_whole_defense_and_an_attack_that_knows_i
     )
     pruned = rows("random_pruning", around(0.5), defense_settings={"name": "random_pruning", "options": {}})
     assert """--attacks.exact_pruned '{"left_out": "any"}'""" in command(advised(pruned).cheapest)
+    knows = {"exact_signs": {"cut": 1e-5, "noise": 2e-6}}
+    (cut,) = advised(rows("nvflare_svt", around(0.5), defense_knowledge=knows)).tested
+    assert """--attacks.exact_signs '{"cut": 1e-05, "noise": 2e-06}'""" in command(cut)
     (one,) = advised(rows("clipping", around(0.5))).tested
     assert "--attacks.audit_max" in command(one)  # of what knows it, exact inversion alone
 

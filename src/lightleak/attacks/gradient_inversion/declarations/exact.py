@@ -72,14 +72,17 @@ _PRUNED = Facts(
     ),
 )
 _SIGNS = Facts(
-    "knows that signs were sent: rows are those whose gradient has them",
+    "knows that signs, or noised elements of one size, were sent: rows are those whose gradient has them",
     needs=(
         "One FedSGD gradient of one client, of which every tensor has elements of one size, or zero; or some of its "
         "elements, cut off at a known size, with Laplace noise of a known scale.",
         _ANY_CHAIN,
         _AFFINE,
     ),
-    deviates=("It follows no paper. Nothing is certified: signs leave numbers open.",),
+    deviates=(
+        "It follows no paper. Nothing is certified: signs leave numbers open. Where independent starts disagree, the "
+        "best guess is returned.",
+    ),
 )
 _FEDAVG = Facts(
     "decomposes the first layer's weight update into rows",

@@ -1,10 +1,10 @@
-"""The cost of rows against elements of a gradient that were cut off at one size and sent with Laplace noise.
+"""The cost of rows given elements of a gradient that were cut off at one size and sent with Laplace noise.
 
-NVFlare's SVTPrivacy sends such elements, drawn nearly at random; about those that it leaves out nothing is known. Most
-elements exceed the size, so that where the noise is less than it a value gives away little more than a sign, and nearly
-all signs are right. The optimization goes by the signs, as by those of `signed`, each trusted by its odds: from the
-likelihood of the values, which levels off for an element with the wrong sign, it does not find rows. Rows that are near
-are compared by that likelihood.
+NVFlare's SVTPrivacy sends such elements. It draws them, with the epsilon of its defaults nearly at random, so that
+nothing is taken from which elements were left out. Most elements exceed the size, so that where the noise is smaller a
+value gives away little more than a sign. The optimization therefore fits signs, each weighted by its log odds: the
+likelihood of the values is flat where a sign is wrong, and does not lead to rows. Candidate rows near a solution are
+compared by that likelihood.
 """
 
 from dataclasses import dataclass, replace
@@ -20,11 +20,11 @@ SURE = 3.0
 """Logarithm of the odds of a sign from which it is fully trusted: 95%."""
 
 LEAST_TRUST = 1e-3
-"""Part of that at which a sign counts for nothing."""
+"""Least weight of a sign, as weights divide."""
 
 NATS = 1.0
-"""What a nat of the prior counts beside the likelihood of values. At a quarter of it, as beside signs, one row of Adult
-comes out as well at noise_var 10 and worse at 1 (6 batches)."""
+"""Weight of the prior per nat of likelihood. With a quarter of it, as for signs, single rows of Adult are recovered as
+well at noise_var 10 and worse at 1 (6 batches)."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Joint inversion of updates of which a client sent hardly more than signs, by an attacker who knows that.
+"""Joint inversion, by an attacker who knows it, of updates of signs, or of elements that were cut off and noised.
 
 A sign per element is far more than it looks: 20,902 bits about 448 cells. The column of a category that no row has is
 proportional to the bias's, so that its signs tell which categories occur, and what a batch's gradient looks like is
@@ -24,12 +24,12 @@ from lightleak.attacks.gradient_inversion.joint.guess import Guess
 from lightleak.attacks.gradient_inversion.joint.interval_course import PRIOR_WEIGHT, IntervalsConfig, solve_within
 from lightleak.attacks.gradient_inversion.joint.intervals import Intervals
 from lightleak.attacks.gradient_inversion.joint.kernels import Gradient
-from lightleak.attacks.gradient_inversion.joint.labels import starting_labels
+from lightleak.attacks.gradient_inversion.joint.labels import labels_within, starting_labels
 from lightleak.attacks.gradient_inversion.joint.noised_signs import NATS, NoisedSigns
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem
 from lightleak.attacks.gradient_inversion.network.chain import observed_gradient
 from lightleak.core.bounds import bounded
-from lightleak.core.errors import ObservationError
+from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.data.encoder import TableEncoder
@@ -40,24 +40,34 @@ class SignsConfig(IntervalsConfig):
     """Settings of the attack on signs; see `IntervalsConfig` for the others.
 
     Attributes:
-        cut: where some elements were sent with noise, the size at which they were cut off before; 0: signs were sent.
-        noise: scale of that Laplace noise.
+        cut: largest size of elements before Laplace noise was added, in the update's units; 0: only signs were sent. Of
+            NVFlare's SVTPrivacy it is gamma, over ``scale`` of the defense.
+        noise: scale of that noise; of SVTPrivacy twice the cut over ``noise_var``.
 
     Raises:
-        UsageError: a value of the wrong type or out of range.
+        UsageError: a value of the wrong type or out of range, or one of ``cut`` and ``noise`` without the other.
     """
 
     owner: ClassVar[str] = "exact_signs"
 
     cut: float = bounded(0.0, ge=0)
-    noise: float = bounded(1.0, gt=0)
+    noise: float = bounded(0.0, ge=0)
+
+    def __post_init__(self) -> None:
+        """See the class docstring."""
+        super().__post_init__()
+        if bool(self.cut) != bool(self.noise):
+            raise UsageError(
+                f"{self.owner}: cut and noise must both be 0 (signs were sent) or both be above 0, "
+                f"got cut {self.cut:g} and noise {self.noise:g}"
+            )
 
 
 class SignInversion(OneGradientInversion[SignsConfig]):
     """Recover all rows of a FedSGD batch of which a client sent the signs of the gradient.
 
-    Needs what joint inversion needs, and that the elements of every tensor have one size, or zero, unless it is told of
-    noise. With two classes the last bias' size gives their counts. Nothing is certified, as signs leave numbers open.
+    Needs what joint inversion needs, and that the elements of every tensor have one size, or zero, unless ``cut`` is
+    set. With two classes the last bias' size gives their counts, if only signs were sent. Nothing is certified.
     Where independent starts have less in common with each other than with the best guess, the guess is returned.
     """
 
@@ -69,8 +79,8 @@ class SignInversion(OneGradientInversion[SignsConfig]):
         super().check_protocol(update)
         if not self.config.cut and not are_signs(update.update.values()):
             raise ObservationError(
-                f"{self.name} inverts signs, and this update has tensors with elements of many sizes; of "
-                "elements with noise it must be told where they were cut off (cut) and the noise's scale (noise)"
+                f"{self.name} inverts signs, and this update has tensors with elements of many sizes; for "
+                "elements that were cut off and noised, set cut (largest size before) and noise (its scale)"
             )
 
     def invert(
@@ -87,6 +97,7 @@ class SignInversion(OneGradientInversion[SignsConfig]):
         signs = Intervals.of(problem, of_signs(sent, torch.inf if cut else 0.0), labels, draws)
         if cut:
             signs = NoisedSigns.of_signs(signs, sent, cut, self.config.noise)
+            labels = labels_within(problem, signs, draws)  # the last bias was cut off, too
         else:
             problem = with_present(problem, sent[0].sign())
         feasibility = estimate_feasibility(sent, update.facts.n_rows, size, row_kind(update, encoder))
@@ -94,7 +105,7 @@ class SignInversion(OneGradientInversion[SignsConfig]):
             problem, signs, labels, self.config, draws, derive_seed(seed, "signs"), reporting(progress), guess.cells
         )
         missed = signs.missed(problem.gradient(found.rows))
-        if found.is_guess_better and missed:  # rows that have every sign explain what was sent
+        if found.is_guess_better and missed:  # rows that have every sign explain what was sent; of noise nothing tells
             return guess.reconstruction(problem, labels, feasibility)
         return replace(certified_rows(problem, update, found, feasibility), residual=missed)
 
@@ -129,8 +140,14 @@ def of_signs(sent: Gradient, zero: float = 0.0) -> tuple[Gradient, Gradient]:
     Zero is zero (a unit that no row activates), or as large as ``zero`` in either direction.
     """
     least = torch.finfo(torch.float32).tiny
-    lowest = (torch.where(layer > 0, least, torch.where(layer < 0, -torch.inf, -zero)) for layer in sent)
-    highest = (torch.where(layer < 0, -least, torch.where(layer > 0, torch.inf, zero)) for layer in sent)
+    lowest = (
+        torch.where(layer > 0, least, torch.where(layer < 0, -torch.inf, torch.full_like(layer, -zero)))
+        for layer in sent
+    )
+    highest = (
+        torch.where(layer < 0, -least, torch.where(layer > 0, torch.inf, torch.full_like(layer, zero)))
+        for layer in sent
+    )
     return tuple(lowest), tuple(highest)
 
 

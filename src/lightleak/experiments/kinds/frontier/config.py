@@ -66,6 +66,11 @@ class Point:
         made = defense_of(self.config)
         return UNDEFENDED if made is None else made.knowledge
 
+    def _knowledge(self) -> dict[str, Any]:
+        """What a row says of attacks that are told of this defense's own settings."""
+        made = defense_of(self.config)
+        return {} if made is None or made.knowledge == made.known_to else {"defense_knowledge": made.knowledge}
+
     def facts(self) -> dict[str, Any]:
         """What a row of results.json says of it; of epsilon and delta the training says."""
         return {
@@ -75,6 +80,7 @@ class Point:
             "defense_strength": self.strength,
             "defense_words": self.words,
             "defense_settings": asdict(self.config),
+            **self._knowledge(),
             "epsilon": None,
             "release_epsilon": None,
             "delta": None,

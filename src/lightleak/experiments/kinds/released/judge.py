@@ -80,7 +80,7 @@ class Judge:
         return PrivateRows.of(self.encoder.schema, self.train, held_out)
 
     def to(self, device: torch.device) -> "Judge":
-        """Move the evaluation models to ``device``; tables and encoder stay where they are."""
+        """Move the evaluation models, and with them the comparison of rows, to ``device``."""
         self.network.to(device)
         self.disjoint.to(device)
         return self
@@ -89,7 +89,8 @@ class Judge:
         """Compare rows, class by class."""
         inputs = self.encoder.encode(samples.rows)
         logits, second = (logits_of(network, inputs) for network in (self.network, self.disjoint))
-        return score_samples(samples.rows, samples.labels, logits, self.private, seed, disjoint=second)
+        device = next(self.network.parameters(), inputs).device
+        return score_samples(samples.rows, samples.labels, logits, self.private, seed, device, disjoint=second)
 
     def save(self, folder: Path) -> None:
         """Write the truth into ``folder`` (created), readable by its owner only."""

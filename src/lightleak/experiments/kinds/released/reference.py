@@ -48,7 +48,7 @@ class PublicReference:
         Args:
             seen: what the attacker holds.
             config: how public rows are sorted.
-            device: where the target answers.
+            device: where the target answers and classifiers learn.
 
         Raises:
             ObservationError: no class has enough rows.
