@@ -12,6 +12,7 @@ as f vanishes and takes a quarter of the time.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -85,11 +86,11 @@ class Intervals:
         least = [LEAST_SIZE * own for own in typical]
         return cls(*bounds, tuple(size.clamp_min(own) for size, own in zip(sizes, least, strict=True)))
 
-    def at(self, share: float) -> "Intervals":
+    def at(self, share: float) -> Self:
         """The same after that share of the optimization; see `Annealed`."""
         return replace(self, share=share)
 
-    def to(self, dtype: torch.dtype) -> "Intervals":
+    def to(self, dtype: torch.dtype) -> Self:
         """The same in another precision."""
         lowest, highest, sizes = (tuple(t.to(dtype) for t in each) for each in (self.lowest, self.highest, self.sizes))
         return replace(self, lowest=lowest, highest=highest, sizes=sizes)

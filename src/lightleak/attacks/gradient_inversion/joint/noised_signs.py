@@ -9,6 +9,7 @@ compared by that likelihood.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -50,7 +51,7 @@ class NoisedSigns(Intervals):
         sizes = tuple(size / share for size, share in zip(signs.sizes, trust, strict=True))
         return cls(signs.lowest, signs.highest, sizes, signs.factor, signs.share, sent, cut, noise)
 
-    def to(self, dtype: torch.dtype) -> "NoisedSigns":
+    def to(self, dtype: torch.dtype) -> Self:
         """See `Intervals.to`."""
         return replace(super().to(dtype), sent=tuple(layer.to(dtype) for layer in self.sent))
 
