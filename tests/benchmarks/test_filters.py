@@ -12,7 +12,7 @@ import pytest
 @pytest.fixture(scope="module")
 def filters() -> Iterator[ModuleType]:
     for framework in ("nvflare", "flwr"):
-        pytest.importorskip(framework)
+        pytest.importorskip(framework, reason=f"{framework} is not installed")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
         yield importlib.import_module("filters")

@@ -41,7 +41,6 @@ Outcome = tuple[list[Compared], Rows, list[str]]
 Plan = Callable[[Path, torch.device], Sequence[Pack]]
 """Makes packs for a run folder and a device."""
 
-
 STRETCH = 3
 """Times its budget that a table may take where less would say nothing."""
 FEWEST_TRAININGS = 2
@@ -59,7 +58,6 @@ MADE_ROWS: Mapping[str, int] = {"health-heritage": 20_000, "texas100": 10_000}
 
 Of Texas-100 enough for ProVFL's 4,000 auxiliary rows after half of the rows with a property are withdrawn.
 """
-
 
 WHOLE: Mapping[str, str] = {"lawschool": "lawschs1_1.dta", "census": "census-income.data.gz"}
 """Files without which only a part of a table's rows is at hand: another population than the paper's."""

@@ -183,10 +183,7 @@ def recommend(frontier: Frontier) -> Recommendation:
 
 def command(point: Point) -> str:
     """What measures people over a training under the same defense, by an attack that also finds without proof."""
-    row = point.first
-    known = {
-        name: {**of, **row.defense_knowledge.get(name, {})} for name, of in point.known_to.items() if name not in PROOFS
-    }
+    row, known = point.first, {name: of for name, of in point.known_to.items() if name not in PROOFS}
     known = known or {OPTIMIZES: {}}
     options = {} if row.defense_option is None else {row.defense_option: row.defense_strength}
     settings = row.defense_settings or {"name": row.defense, "options": options}

@@ -93,7 +93,8 @@ class Point(Group[FrontierRow]):
     def is_adaptive(self) -> bool | None:
         """Whether an attack that knows the defense, as it was set, is among the attacks; None where there is none."""
         known = self.known_to
-        ran = (known[one.attack].items() <= one.first.settings.items() for one in self.attacks if one.attack in known)
+        of_known = [one for one in self.attacks if one.attack in known]
+        ran = (flat(known[one.attack]).items() <= one.first.settings.items() for one in of_known)
         return any(ran) or any(map(self._composes, self.attacks)) if known else None
 
     def _composes(self, attack: Group[FrontierRow]) -> bool:
@@ -102,12 +103,12 @@ class Point(Group[FrontierRow]):
         return any(name in parts and not settings for name, settings in self.known_to.items())
 
     @property
-    def known_to(self) -> Mapping[str, Mapping[str, str]]:
+    def known_to(self) -> Mapping[str, Mapping[str, Any]]:
         """Attacks on what its clients send that know the defense, with the settings in which they do."""
         row = self.first
         is_fedavg, known = row.protocol == "fedavg", knowing(row.defense or NONE)
         return {
-            attack: {**of, **flat(row.defense_knowledge.get(attack, {}))}
+            attack: {**of, **row.defense_knowledge.get(attack, {})}
             for attack, of in known.items()
             if attack.endswith("_fedavg") == is_fedavg
         }

@@ -290,7 +290,7 @@ class _Frame:
                 ticks = ticks[::2]
         shapes = []
         for index, (value, label) in enumerate(ticks):
-            # Beside labels of rows, a phone has room for every second number only.
+            # Next to labels of rows, a phone has room for every second number only.
             css = "tick roomy" if self.plot.labels_beside and index % 2 else "tick"
             hover = label if len(label) > longest else ""
             shapes.append(_text(shorten(label, longest), self.x(value), y, css, hover=hover))

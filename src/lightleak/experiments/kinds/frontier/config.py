@@ -67,7 +67,7 @@ class Point:
         return UNDEFENDED if made is None else made.knowledge
 
     def _knowledge(self) -> dict[str, Any]:
-        """What a row says of attacks that are told of this defense's own settings."""
+        """What a row says of attacks that need values which depend on this defense's settings."""
         made = defense_of(self.config)
         return {} if made is None or made.knowledge == made.known_to else {"defense_knowledge": made.knowledge}
 
