@@ -24,8 +24,8 @@ LEAST_TRUST = 1e-3
 """Least weight of a sign, as weights divide."""
 
 NATS = 1.0
-"""Weight of the prior per nat of likelihood. With a quarter of it, as for signs, single rows of Adult have 90 and 61% of
-the cells in place of 93 and 64 (noise_var 10 and 1, 3 and 4 batches), which so few do not tell apart."""
+"""Weight of the prior per nat of likelihood. With a quarter of it, as for signs, single rows of Adult have 90 and 61%
+of the cells in place of 93 and 64 (noise_var 10 and 1, 3 and 4 batches), which so few do not tell apart."""
 
 
 @dataclass(frozen=True)
