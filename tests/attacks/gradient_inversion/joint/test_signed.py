@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.attack import ATTACKS
+from lightleak.attacks.gradient_inversion.joint import signed as of_signed
 from lightleak.attacks.gradient_inversion.joint.attack import JointInversion
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
 from lightleak.attacks.gradient_inversion.joint.intervals import Intervals
@@ -91,6 +92,25 @@ def test_the_signs_of_noised_elements_are_trusted_by_their_odds() -> None:
     assert made.missed((torch.tensor([[5.0, 0.2, 0.0, 9.0]]),)) == pytest.approx((1 + 0.5 + 0.1) / 0.2 / 3)
     half = made.to(torch.float16)
     assert half.sent[0].dtype == half.sizes[0].dtype == torch.float16
+
+
+def test_nothing_is_searched_where_noise_leaves_too_little_to_tell(
+    make_batch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(of_signed, "solve_within", lambda *_: pytest.fail("searched"))
+    batch, done = make_batch(n=2), []
+    [found] = SignInversion(SignsConfig(cut=1e-5, noise=0.1)).run_many(
+        [noised(batch.update, 1e-5, 0.1)], [0], progress=done.append
+    )
+    assert found.certificate.status == ("missing", "missing") and sum(done) == pytest.approx(1)
+
+
+def test_an_element_tells_less_the_more_noise_there_is() -> None:
+    sent = (torch.tensor([[2.0, -0.3, 0.1, 0.0]]),)
+    whole = Intervals(*of_signs(sent, torch.inf), (torch.ones(1, 4),))
+    told = [NoisedSigns.of_signs(whole, sent, cut=1.0, noise=noise).nats for noise in (0.1, 1.0, 20.0)]
+    # Three elements: nearly cut / noise each, and nearly half its square.
+    assert told == pytest.approx([3 * 9, 3 / math.e, 3 / 2 / 20**2], rel=0.02)
 
 
 def test_three_classes_are_served(make_batch: Any, signed: Any) -> None:

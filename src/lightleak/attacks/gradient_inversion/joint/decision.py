@@ -42,14 +42,18 @@ class Cells:
         """Those of rows."""
         return cls(*problem.space.cells(rows.codes, rows.numbers))
 
+    @property
+    def count(self) -> int:
+        """Number of cells."""
+        return self.codes.numel() + self.values.numel()
+
     def in_common(self, other: "Cells", encoder: TableEncoder) -> float:
         """Share of the cells that are right if the other is the truth, rows paired for most of them."""
         same = (self.codes.unsqueeze(1) == other.codes).sum(-1)
         near = (self.values.unsqueeze(1) - other.values).abs() <= TOLERANCE * encoder.deviation
         right = same + near.sum(-1)
         paired = match_rows(right)
-        count = right.numel() // len(right) * (self.codes.shape[1] + self.values.shape[1])
-        return float(right[torch.arange(len(paired)), paired].sum()) / count
+        return float(right[torch.arange(len(paired)), paired].sum()) / self.count
 
 
 def posterior_draws(problem: JointProblem, rows: JointRows, generator: torch.Generator) -> list[JointRows]:

@@ -7,6 +7,7 @@ likelihood of the values is flat where a sign is wrong, and does not lead to row
 compared by that likelihood.
 """
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -26,6 +27,10 @@ LEAST_TRUST = 1e-3
 NATS = 1.0
 """Weight of the prior per nat of likelihood. With a quarter of it, as for signs, single rows of Adult have 90 and 61%
 of the cells in place of 93 and 64 (noise_var 10 and 1, 3 and 4 batches), which so few do not tell apart."""
+
+LEAST_GAIN = 0.1
+"""Share of the cells that `NoisedSigns.nats` must allow in addition to a guess for a search to be worth its work. The
+bound is one for cells that are fair coins, each told an equal share: what can be gained of others is a part of it."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,15 @@ class NoisedSigns(Intervals):
     def missed(self, gradient: Gradient) -> float:
         """Mean distance of the values from a gradient's, cut off, in scales of the noise: 1 where that explains it."""
         return float(self.beyond(gradient)) / sum(int((layer != 0).sum()) for layer in self.sent)
+
+    @property
+    def nats(self) -> float:
+        """Most that the values can tell about rows, in nats.
+
+        An element tells no more than the divergence between Laplace noise around the cut and around 0.
+        """
+        shift = self.cut / self.noise
+        return sum(int((layer != 0).sum()) for layer in self.sent) * (shift + math.exp(-shift) - 1)
 
     @cached_property
     def _values(self) -> tuple[tuple[Tensor, Tensor, Tensor], ...]:

@@ -18,6 +18,7 @@ from lightleak.attacks.attack import Progress
 from lightleak.attacks.gradient_inversion.exact.certify.feasibility import estimate_feasibility, row_kind
 from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows
 from lightleak.attacks.gradient_inversion.joint.attack import OneGradientInversion, certified_rows, pose
+from lightleak.attacks.gradient_inversion.joint.capacity import gain_at_most
 from lightleak.attacks.gradient_inversion.joint.cell_prior import CellPrior
 from lightleak.attacks.gradient_inversion.joint.course import reporting
 from lightleak.attacks.gradient_inversion.joint.guess import Guess
@@ -25,7 +26,7 @@ from lightleak.attacks.gradient_inversion.joint.interval_course import PRIOR_WEI
 from lightleak.attacks.gradient_inversion.joint.intervals import Intervals
 from lightleak.attacks.gradient_inversion.joint.kernels import Gradient
 from lightleak.attacks.gradient_inversion.joint.labels import labels_within, starting_labels
-from lightleak.attacks.gradient_inversion.joint.noised_signs import NATS, NoisedSigns
+from lightleak.attacks.gradient_inversion.joint.noised_signs import LEAST_GAIN, NATS, NoisedSigns
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem
 from lightleak.attacks.gradient_inversion.network.chain import observed_gradient
 from lightleak.core.bounds import bounded
@@ -68,7 +69,8 @@ class SignInversion(OneGradientInversion[SignsConfig]):
 
     Needs what joint inversion needs, and that the elements of every tensor have one size, or zero, unless ``cut`` is
     set. With two classes the last bias' size gives their counts, if only signs were sent. Nothing is certified.
-    Where independent starts have less in common with each other than with the best guess, the guess is returned.
+    Where independent starts have less in common with each other than with the best guess, the guess is returned, and
+    where noise leaves the values too little to tell (`NoisedSigns.nats`).
     """
 
     name = "exact_signs"
@@ -95,14 +97,18 @@ class SignInversion(OneGradientInversion[SignsConfig]):
         draws = generator(seed, "signs")
         labels, guess = starting_labels(update, problem.space, draws), Guess.of(problem, update, seed)
         signs = Intervals.of(problem, of_signs(sent, torch.inf if cut else 0.0), labels, draws)
+        feasibility = estimate_feasibility(sent, update.facts.n_rows, size, row_kind(update, encoder))
+        report = reporting(progress)
         if cut:
             signs = NoisedSigns.of_signs(signs, sent, cut, self.config.noise)
+            if gain_at_most(signs.nats, guess.cells.count) < LEAST_GAIN:
+                report(1.0)
+                return guess.reconstruction(problem, labels, feasibility)
             labels = labels_within(problem, signs, draws)  # the last bias was cut off, too
         else:
             problem = with_present(problem, sent[0].sign())
-        feasibility = estimate_feasibility(sent, update.facts.n_rows, size, row_kind(update, encoder))
         found = solve_within(
-            problem, signs, labels, self.config, draws, derive_seed(seed, "signs"), reporting(progress), guess.cells
+            problem, signs, labels, self.config, draws, derive_seed(seed, "signs"), report, guess.cells
         )
         missed = signs.missed(problem.gradient(found.rows))
         if found.is_guess_better and missed:  # rows that have every sign explain what was sent; of noise nothing tells
