@@ -18,9 +18,9 @@ pytest.importorskip("material", reason="the extra `docs` is not installed")
 from mkdocs.config import load_config  # noqa: E402  after the check that it is there
 
 from lightleak.cards import all_cards  # noqa: E402
-from lightleak.cards.markdown import page_path  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
+page_path = runpy.run_path(str(ROOT / "docs" / "site" / "card_pages.py"))["page_path"]
 
 
 @pytest.fixture(scope="module")
