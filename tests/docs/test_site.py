@@ -86,7 +86,7 @@ def test_every_direct_dependency_stands_on_the_page_of_licenses_with_its_terms(s
         assert row and "not stated" not in row[1] and "not installed" not in row[1], name
 
 
-@pytest.mark.parametrize("script", ["doctests", "licenses"])
+@pytest.mark.parametrize("script", ["config_page", "doctests", "licenses"])
 def test_examples_of_the_build_scripts_hold(script: str) -> None:
     names = runpy.run_path(str(ROOT / "docs" / "site" / f"{script}.py"), run_name=script)
     own = {name: thing for name, thing in names.items() if getattr(thing, "__module__", None) == script}
