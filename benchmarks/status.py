@@ -5,11 +5,39 @@ python benchmarks/status.py DIR   # first take over the tables of DIR/status.jso
                                   # tables that are here the cells that were measured more often there
 """
 
+import json
+import math
 import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
-from lightleak.reproductions.paper.values import load_paper_table, paper_tables
-from lightleak.reproductions.status import STATUS_FILE, Status, judged_again, merged, status_markdown
+from lightleak.core.grouping import by_key
+from lightleak.core.results import ValueRow
+from lightleak.core.summary import Summary
+from lightleak.report.format import DASH, counted, percent
+from lightleak.report.page import fill
+from lightleak.reproductions.comparison import FEWEST, Compared, chance_of_agreement
+from lightleak.reproductions.paper.values import (
+    PaperCell,
+    PaperTable,
+    load_paper_table,
+    measurements,
+    paper_tables,
+)
+from lightleak.reproductions.status import (
+    STATUS_FILE,
+    Status,
+    TableStatus,
+    agreement,
+    cell_words,
+    interval,
+    measured,
+    number,
+    totals,
+)
 
 HERE = Path(__file__).parent
 KEPT = HERE / STATUS_FILE
@@ -36,6 +64,142 @@ def pages(status: Status) -> dict[Path, str]:
     before, _, rest = results.partition(BEGIN)
     _, _, after = rest.partition(END)
     return {RESULTS: f"{before}{BEGIN}\n\n{text}\n{END}{after}", PAGE: HEAD + text.rstrip() + "\n"}
+
+
+def status_markdown(status: Status, left: Sequence[PaperTable] = ()) -> str:
+    """Return the tables of RESULTS and of the documentation: a line for each table, and every cell that differs.
+
+    Args:
+        status: of the tables that were run.
+        left: those that were not; they are named, and count.
+    """
+    lines = [str(fill("status", "summary_text", **totals(status.tables, len(left)))), ""]
+    for source, tables in by_key(status.tables, attrgetter("source")).items():
+        lines += [
+            f"### {source}",
+            "",
+            "| table | place | what it shows | agree | by chance | measured | min | made by |",
+        ]
+        lines += ["|" + " --- |" * 8]
+        for table in tables:
+            chance = percent(table.chance) if table.chance is not None else DASH
+            run_by = f"`{table.command}`, {table.date[:10]}" if table.state == "run" else ""
+            made = "; ".join(filter(None, (run_by, table.why, *table.added)))
+            cells = (table.name, table.place, table.title, agreement(table), chance, measured(table),
+                     f"{table.seconds / 60:.1f}", made)  # fmt: skip
+            lines.append("| " + " | ".join(cells) + " |")
+        lines += ["", *_differing(tables)]
+    if left:
+        lines += ["### Not run under this rule yet", ""]
+        papers = by_key(left, attrgetter("source")).items()
+        lines += [f"* {source}: {', '.join(one.name for one in tables)}." for source, tables in papers]
+    return "\n".join(lines)
+
+
+MOST_DIFFERING = 8
+"""Cells of a table that are listed one by one where they differ, those furthest from the paper."""
+
+
+def _differing(tables: Sequence[TableStatus]) -> list[str]:
+    lines = []
+    for table in (one for one in tables if one.differing):
+        furthest = sorted(table.differing, key=lambda cell: -abs((cell.value or 0.0) - (cell.printed or 0.0)))
+        said = [
+            f"{cell_words(table, cell)}: {number(cell.value, cell.value_unit)}"
+            f"{f' [{interval(cell)}]' if interval(cell) else ''}, paper {number(cell.printed, cell.value_unit)}"
+            for cell in furthest[:MOST_DIFFERING]
+        ]
+        more = len(furthest) - len(said)
+        why = " ".join(table.explanations) or "Unexplained so far."
+        lines.append(f"* `{table.name}` differs in {'; '.join(said)}{f'; and {more} more' if more > 0 else ''}. {why}")
+    return [*lines, ""] if lines else []
+
+
+def merged(kept: Status, added: Status) -> Status:
+    """Return a status with the tables of another: those it lacks, and cells of the others (`filled_in`)."""
+    for table in added.tables:
+        before = kept.of(table.name)
+        kept = kept.updated(table if before is None else filled_in(before, table), paper_tables())
+    return kept
+
+
+def filled_in(kept: TableStatus, added: TableStatus) -> TableStatus:
+    """Return a table with the cells that another run has measured more often; each cell is of one run.
+
+    A run of the same command replaces cells that it has measured equally often, too. Runs of generators trained for
+    another number of iterations, and cells measured on other data, are not mixed: the added run replaces the kept one.
+    """
+    if added.state == "not run":
+        return kept if kept.state == "run" else added
+    rows, again = {_cell(row): row for row in kept.rows}, kept.command == added.command
+    if kept.state == "not run" or kept.iterations != added.iterations or _are_of_other_data(rows, added.rows):
+        return added
+    better = {_cell(row): row for row in added.rows if _is_better(row, rows.get(_cell(row)), again)}
+    if not better:
+        return kept
+    if not any(_n(row) for key, row in rows.items() if key not in better):
+        return added
+    rows |= better
+    found = {str(row.get("dataset")) for row in better.values() if _n(row)}
+    notes = [note for note in kept.notes if note.partition(": ")[0] not in found]  # that their table is missing
+    filled_cells = sum(_n(row) > 0 for row in better.values())
+    where = "" if kept.device == added.device else f", on {added.device}"
+    said = f"{counted(filled_cells, 'cell')} by `{added.command}`, {added.date[:10]}{where}"
+    filled = replace(
+        kept,
+        rows=tuple(rows.values()),
+        seconds=kept.seconds + added.seconds * added.workers / kept.workers,
+        notes=tuple(dict.fromkeys((*notes, *added.notes))),
+        added=kept.added if again else (*kept.added, said),
+    )
+    return _with_chance(filled)
+
+
+def judged_again(table: TableStatus) -> TableStatus:
+    """Return a table whose cells are judged by today's rule, with what chance would give under it."""
+    paper, rows = load_paper_table(table.table).paper, []
+    for row, cell in zip(table.rows, table.cells, strict=True):
+        rows.append(row if cell.agrees is None else {**row, "agrees": compared_again(cell, paper).agrees})
+    return _with_chance(replace(table, rows=tuple(rows)))
+
+
+def _cell(row: Mapping[str, Any]) -> str:
+    return json.dumps(row.get("cell"), sort_keys=True)
+
+
+def _are_of_other_data(kept: Mapping[str, Mapping[str, Any]], added: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether some cell of both was measured on other data, such as another stand-in."""
+    pairs = ((kept[_cell(row)], row) for row in added if _cell(row) in kept)
+    return any(_n(one) and _n(row) and one.get("measured_on") != row.get("measured_on") for one, row in pairs)
+
+
+def _n(row: Mapping[str, Any]) -> int:
+    return int(row.get("n") or 0)
+
+
+def _is_better(row: Mapping[str, Any], before: Mapping[str, Any] | None, again: bool) -> bool:
+    if before is None:
+        return True
+    return _n(row) > _n(before) or (again and _n(row) == _n(before))
+
+
+def _with_chance(table: TableStatus) -> TableStatus:
+    paper = load_paper_table(table.table).paper
+    return replace(table, chance=chance_of_agreement([compared_again(cell, paper) for cell in table.cells]))
+
+
+def compared_again(row: ValueRow, paper: str) -> Compared:
+    """Return the comparison behind a row of a table of this paper, as far as agreement depends on it."""
+    of_paper, n = measurements(paper, row.metric), row.n or 0
+    spread = None if row.printed_error is None else row.printed_error * math.sqrt(of_paper)
+    cell = PaperCell(row.metric, row.value_unit or "", _or_nan(row.printed), spread)
+    ours = Summary(_or_nan(row.value), _or_nan(row.std), n, _or_nan(row.low), _or_nan(row.high))
+    is_judged = row.agrees is not None
+    return Compared(cell, ours, is_judged, row.measured_on, is_judged and n < FEWEST, measurements=of_paper)
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 if __name__ == "__main__":

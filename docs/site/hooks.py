@@ -11,11 +11,11 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from lightleak.cards import all_cards
-from lightleak.cards.markdown import card_page, index_page, page_path
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(Path(__file__).parent))
-licenses = import_module("licenses")
+card_pages, licenses = import_module("card_pages"), import_module("licenses")
+page_path = card_pages.page_path
 
 WITH_LINKS = ("choose.md",)
 """Pages on which names of attacks become links to their cards."""
@@ -89,9 +89,9 @@ def with_api(config: MkDocsConfig) -> bool:
 def pages(api: bool = True) -> Iterator[tuple[str, str]]:
     """Path and Markdown of every generated page."""
     cards = all_cards()
-    yield "cards/index.md", index_page(cards)
+    yield "cards/index.md", card_pages.index_page(cards)
     for card in cards:
-        yield f"cards/{page_path(card, cards)}", card_page(card)
+        yield f"cards/{page_path(card, cards)}", card_pages.card_page(card)
     yield "measured.md", (ROOT / "benchmarks" / "RESULTS.md").read_text("utf-8")
     yield "licenses.md", licenses.page()
     if api:

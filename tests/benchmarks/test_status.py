@@ -1,13 +1,16 @@
 """Pages that show where the papers' numbers stand are those of the kept status."""
 
 import importlib.util
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lightleak.reproductions.paper.values import paper_tables
-from lightleak.reproductions.status import Status
+from lightleak.core.results import ValueRow
+from lightleak.reproductions.paper.values import load_paper_table, paper_tables
+from lightleak.reproductions.status import Status, TableStatus
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "status.py"
 
@@ -34,3 +37,59 @@ def test_tables_are_those_of_the_papers_and_every_row_can_be_read() -> None:
     for table in kept.tables:
         assert len(table.cells) == len(table.rows)
         assert table.state == "run" or table.why
+
+
+def test_the_text_of_results() -> None:
+    def row(**facts: Any) -> ValueRow:
+        return ValueRow(metric="cell_accuracy", value_unit="percent", printed=79.3, **facts)
+
+    rows = [
+        row(value=79.0, n=9, agrees=True),
+        row(value=75.0, n=9, agrees=False),
+        row(value=75.0, n=1),
+        row(value=75.0, n=9, measured_on="digits"),
+        row(n=0),
+    ]
+    made = TableStatus(
+        name="tableak-table1",
+        title="Cells",
+        source="Somebody, 2023",
+        place="Table 1, p. 2",
+        state="run",
+        measurements=9,
+        chance=0.25,
+        seconds=120.0,
+        workers=2,
+        command="lightleak reproduce x",
+        date="2026-01-02T03:04:05+00:00",
+        rows=tuple(json.loads(json.dumps(one.to_dict())) for one in rows),
+    )
+    text = status.status_markdown(Status((made, replace(made, name="tableak-table2", state="not run", why="too long"))))
+    assert (
+        "1 of 2 tables and figures were run, in 4 minutes of one core or GPU. Of their 5 cells, 2 can be judged" in text
+    )
+    assert "| tableak-table1 | Table 1, p. 2 | Cells | 1 of 2 | 25.0% | 9 batches | 2.0 |" in text
+    assert "| not run | " in text and "too long" in text
+    left = status.status_markdown(
+        Status((made,)), [load_paper_table("provfl-table2"), load_paper_table("provfl-table3")]
+    )
+    assert "1 of 3 tables and figures were run" in left
+    assert left.endswith("* Bai et al., ProVFL (IEEE TIFS 2025): provfl-table2, provfl-table3.")
+
+
+def test_cells_that_differ_are_listed_furthest_first_with_what_is_known_of_them() -> None:
+    rows = [
+        ValueRow(metric="m", cell={"n": size}, printed=50.0, value=50.0 + size, n=9, agrees=False, value_unit="percent")
+        for size in range(1, 11)
+    ]
+    made = TableStatus(
+        name="tableak-table8",
+        title="Cells",
+        source="Somebody",
+        place="p. 2",
+        state="run",
+        rows=tuple(json.loads(json.dumps(row.to_dict())) for row in rows),
+    )
+    (line,) = (one for one in status.status_markdown(Status((made,))).splitlines() if one.startswith("* "))
+    assert line.index("10: 60.0, paper 50.0") < line.index("3: 53.0, paper 50.0") and "2: 52.0" not in line
+    assert "and 2 more" in line and "our copy of the file ends after 65,534" in line

@@ -2,6 +2,7 @@
 
 import json
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,14 @@ from typing import Any
 import pytest
 import yaml
 
-from lightleak.cards.config_page import PAGE, config_page, keys_of
 from lightleak.core.results import results_schema
 from lightleak.experiments.load import KINDS
 from lightleak.experiments.settings import RENAMED_SETTINGS, RENAMED_VALUES
 from lightleak.tuning.config import StudyConfig
 
 ROOT = Path(__file__).parents[2]
+SCRIPT = runpy.run_path(str(ROOT / "docs" / "site" / "config_page.py"))
+PAGE, config_page, keys_of = (SCRIPT[name] for name in ("PAGE", "config_page", "keys_of"))
 FREE = ("attacks", "defenses", "options", "trainer", "where", "columns")
 """Keys whose content is listed elsewhere."""
 

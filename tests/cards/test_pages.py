@@ -2,15 +2,19 @@
 
 import io
 import re
+import runpy
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from lightleak.cards import Card, all_cards, find_cards
-from lightleak.cards.markdown import card_page, index_page, page_path
 from lightleak.cards.terminal import print_card
 from lightleak.cli import main
+
+SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "site" / "card_pages.py"))
+card_page, index_page, page_path = (SCRIPT[name] for name in ("card_page", "index_page", "page_path"))
 
 CARDS = all_cards()
 SECTIONS = ["Paper", "Threat model", "Needs", "Settings", "What differs from the paper, and why", "Measured"]

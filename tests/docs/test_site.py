@@ -18,9 +18,9 @@ pytest.importorskip("material", reason="the extra `docs` is not installed")
 from mkdocs.config import load_config  # noqa: E402  after the check that it is there
 
 from lightleak.cards import all_cards  # noqa: E402
-from lightleak.cards.markdown import page_path  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
+page_path = runpy.run_path(str(ROOT / "docs" / "site" / "card_pages.py"))["page_path"]
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_every_direct_dependency_stands_on_the_page_of_licenses_with_its_terms(s
         assert row and "not stated" not in row[1] and "not installed" not in row[1], name
 
 
-@pytest.mark.parametrize("script", ["doctests", "licenses"])
+@pytest.mark.parametrize("script", ["config_page", "doctests", "licenses"])
 def test_examples_of_the_build_scripts_hold(script: str) -> None:
     names = runpy.run_path(str(ROOT / "docs" / "site" / f"{script}.py"), run_name=script)
     own = {name: thing for name, thing in names.items() if getattr(thing, "__module__", None) == script}

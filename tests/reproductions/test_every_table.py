@@ -1,6 +1,5 @@
 """Every table within a budget: what is run, taken over, left out and resumed, and the status page."""
 
-import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,7 +25,7 @@ from lightleak.reproductions import reproduce, status
 from lightleak.reproductions.every_table import command_of, run_every_table
 from lightleak.reproductions.paper.values import PaperCell, PaperTable, load_paper_table
 from lightleak.reproductions.settings import Selection
-from lightleak.reproductions.status import Status, TableStatus, status_markdown, verdict
+from lightleak.reproductions.status import Status, verdict
 from lightleak.reproductions.tableak.fedsgd import UpdateAttacks
 from lightleak.reproductions.tableak.prior_search import PriorSearch
 
@@ -322,7 +321,7 @@ def test_a_damaged_status_is_named(tmp_path: Path) -> None:
         Status.load(tmp_path / "status.json")
 
 
-def test_verdicts_and_the_text_of_results() -> None:
+def test_verdicts() -> None:
     def row(**facts: Any) -> ValueRow:
         return ValueRow(metric="cell_accuracy", value_unit="percent", printed=79.3, **facts)
 
@@ -334,44 +333,3 @@ def test_verdicts_and_the_text_of_results() -> None:
         row(n=0),
     ]
     assert [verdict(one) for one in rows] == ["agrees", "differs by -4.3", "not judged", "stand-in", "not run"]
-    made = TableStatus(
-        name="tableak-table1",
-        title="Cells",
-        source="Somebody, 2023",
-        place="Table 1, p. 2",
-        state="run",
-        measurements=9,
-        chance=0.25,
-        seconds=120.0,
-        workers=2,
-        command="lightleak reproduce x",
-        date="2026-01-02T03:04:05+00:00",
-        rows=tuple(json.loads(json.dumps(one.to_dict())) for one in rows),
-    )
-    text = status_markdown(Status((made, replace(made, name="tableak-table2", state="not run", why="too long"))))
-    assert (
-        "1 of 2 tables and figures were run, in 4 minutes of one core or GPU. Of their 5 cells, 2 can be judged" in text
-    )
-    assert "| tableak-table1 | Table 1, p. 2 | Cells | 1 of 2 | 25.0% | 9 batches | 2.0 |" in text
-    assert "| not run | " in text and "too long" in text
-    left = status_markdown(Status((made,)), [load_paper_table("provfl-table2"), load_paper_table("provfl-table3")])
-    assert "1 of 3 tables and figures were run" in left
-    assert left.endswith("* Bai et al., ProVFL (IEEE TIFS 2025): provfl-table2, provfl-table3.")
-
-
-def test_cells_that_differ_are_listed_furthest_first_with_what_is_known_of_them() -> None:
-    rows = [
-        ValueRow(metric="m", cell={"n": size}, printed=50.0, value=50.0 + size, n=9, agrees=False, value_unit="percent")
-        for size in range(1, 11)
-    ]
-    made = TableStatus(
-        name="tableak-table8",
-        title="Cells",
-        source="Somebody",
-        place="p. 2",
-        state="run",
-        rows=tuple(json.loads(json.dumps(row.to_dict())) for row in rows),
-    )
-    (line,) = (one for one in status_markdown(Status((made,))).splitlines() if one.startswith("* "))
-    assert line.index("10: 60.0, paper 50.0") < line.index("3: 53.0, paper 50.0") and "2: 52.0" not in line
-    assert "and 2 more" in line and "our copy of the file ends after 65,534" in line

@@ -1,7 +1,8 @@
 """Cards, and all that has a name as a file of the package: listing and explaining names then imports no torch.
 
-How a card looks is decided in `terminal` and `markdown`. `catalogue.json` is written by ``python -m lightleak.cards``
-from `registries`; a test checks that it is current. Where the user loads plug-ins, the registries themselves are read.
+How a card looks is decided in `terminal` and, for the documentation, in ``docs/site/card_pages.py`` of a checkout.
+`catalogue.json` is written by ``python -m lightleak.cards`` from `registries`; a test checks that it is current. Where
+the user loads plug-ins, the registries themselves are read.
 """
 
 import json

@@ -71,8 +71,7 @@ def reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, command
     if parsed.name is not None and parsed.name.upper() == "LIST":
         list_reproductions(console)
         return
-    if parsed.seed < 0:
-        raise UsageError(f"--seed must be at least 0, got {parsed.seed}")
+    require_limits("--seed", parsed.seed)
     _quiet_lightning()
     require_limits("--workers", parsed.workers)
     usual = TRIALS if (parsed.name or "").startswith("provfl-") else 1

@@ -79,7 +79,7 @@ class CapturingStrategy:
     def _numbered(self, replies: Iterable[Any]) -> list[tuple[int, Any]]:
         """Each reply that holds something, with the number of its client: replies come in the order of the clock."""
         whole = [reply for reply in replies if reply.has_content()]
-        return [(int(_metrics(r.content).get(self.client_key, r.metadata.src_node_id)), r) for r in whole]
+        return [(int(_merged(r.content.metric_records).get(self.client_key, r.metadata.src_node_id)), r) for r in whole]
 
 
 def capture_mod(recorder: RoundRecorder, rows_key: str = "num-examples", client_key: str = "partition-id") -> Any:
@@ -98,9 +98,7 @@ def capture_mod(recorder: RoundRecorder, rows_key: str = "num-examples", client_
         before = arrays_by_name(_only_arrays(message.content)) if trains else {}
         reply = call_next(message, context)
         if trains and reply.has_content():
-            settings: dict[str, Any] = {}
-            for record in message.content.config_records.values():
-                settings |= dict(record)
+            settings = _merged(message.content.config_records)
             client = int(context.node_config.get(client_key, context.node_id))
             _record(recorder, int(settings.get(ROUND_KEY, 1)), client, before, reply, rows_key)
         return reply
@@ -116,7 +114,7 @@ def arrays_by_name(record: Any) -> State:
 
 
 def _record(recorder: RoundRecorder, server_round: int, client: int, before: State, reply: Any, rows_key: str) -> None:
-    n_rows = int(_metrics(reply.content).get(rows_key, 0))
+    n_rows = int(_merged(reply.content.metric_records).get(rows_key, 0))
     try:
         sent = arrays_by_name(_only_arrays(reply.content))
     except ObservationError as error:
@@ -125,11 +123,9 @@ def _record(recorder: RoundRecorder, server_round: int, client: int, before: Sta
     recorder.receive(server_round - 1, client, before, sent, n_rows)
 
 
-def _metrics(content: Any) -> Mapping[str, Any]:
-    metrics: dict[str, Any] = {}
-    for record in content.metric_records.values():
-        metrics |= dict(record)
-    return metrics
+def _merged(records: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Entries of all records; of equal names the last counts."""
+    return {name: value for record in records.values() for name, value in record.items()}
 
 
 def _only_arrays(content: Any) -> Any:

@@ -1,6 +1,7 @@
 """`RoundRecorder`: keeps what a server of any framework received, client by client, as captures of ours."""
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,7 +158,7 @@ class RoundRecorder:
         self.root = None if root is None else Path(root)
         self.schedule = RoundSchedule(rounds, per_round, clients, max_captures)
         self.captured: list[Received] = []
-        self._taken, self._in_round = 0, (-1, 0)
+        self._taken = Counter[int]()  # by round
 
     def check(self, before: State) -> None:
         """Refuse weights that are not the view's network, before any client trains.
@@ -193,7 +194,7 @@ class RoundRecorder:
         except UsageError as error:
             warnings.warn(f"client {client} of round {round_number} was not captured: {error}", stacklevel=2)
             return
-        self._count(round_number)
+        self._taken[round_number] += 1
         taken = Received(client, update, self._truth(round_number, client, update))
         if self.keep:
             self.captured.append(taken)
@@ -202,17 +203,11 @@ class RoundRecorder:
 
     def _wanted(self, round_number: int, client: int) -> bool:
         schedule = self.schedule
-        if round_number not in schedule.rounds or self._taken >= schedule.max_captures:
+        if round_number not in schedule.rounds or self._taken.total() >= schedule.max_captures:
             return False
         if len(schedule.clients):
             return client in schedule.clients
-        current, taken = self._in_round
-        return current != round_number or taken < schedule.per_round
-
-    def _count(self, round_number: int) -> None:
-        current, taken = self._in_round
-        self._taken += 1
-        self._in_round = (round_number, taken + 1 if current == round_number else 1)
+        return self._taken[round_number] < schedule.per_round
 
     def _truth(self, round_number: int, client: int, update: ClientUpdate) -> GroundTruth | None:
         rows = None if self.rows is None else self.rows(client, round_number)

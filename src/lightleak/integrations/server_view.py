@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 from safetensors.torch import save_file
 
 from lightleak.core.arguments import require_kind, require_path, whole_number
+from lightleak.core.bounds import Bounds, require_one_of, require_within
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.observations import ProtocolFacts
 from lightleak.core.stored import FILE_MODE, FOLDER_MODE, read_facts, read_tensors
@@ -79,8 +80,7 @@ class ServerView:
         spec = "a NetworkSpec (a module becomes one by NetworkSpec(hand_over(module), n_classes, encoder.layout))"
         require_kind("network", self.network, NetworkSpec, spec)
         require_kind("encoder", self.encoder, TableEncoder, "a TableEncoder, such as .encoder of lightleak.prepare")
-        if self.sends not in get_args(Sends):
-            raise UsageError(f"sends must be one of {', '.join(get_args(Sends))}, got {self.sends!r}")
+        require_one_of("sends", self.sends, get_args(Sends))
         self.network.require_layout(self.encoder.layout)
         if self.batch_size not in ("all", None) and not (isinstance(self.batch_size, int) and self.batch_size >= 1):
             raise UsageError(f"batch_size must be at least 1, 'all' or None, got {self.batch_size!r}")
@@ -88,8 +88,7 @@ class ServerView:
             whole_number("epochs", self.epochs)
         if self.learning_rate is not None:
             require_kind("learning_rate", self.learning_rate, (int, float), "a number, or None")
-            if not self.learning_rate > 0:
-                raise UsageError(f"learning_rate must be above 0, got {self.learning_rate}")
+            require_within(Bounds(gt=0), "learning_rate", self.learning_rate)
         self._check_as_gradient()
         if self.share_statistics and not (self.kind == "gradient" and self.training_mode):
             raise UsageError(

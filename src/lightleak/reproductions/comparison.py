@@ -8,7 +8,7 @@ from typing import Any
 
 from lightleak.core.results import NONE, SCHEMA_VERSION, ValueRow
 from lightleak.core.summary import CONFIDENCE, Z95, Summary
-from lightleak.reproductions.paper.values import PaperCell, PaperTable, measurements
+from lightleak.reproductions.paper.values import PaperCell, PaperTable
 
 COMPARISON_FILE = "comparison.json"
 FEWEST = 5
@@ -118,20 +118,6 @@ class Compared:
             agrees=self.agrees,
             measured_on=self.stand_in,
         )
-
-
-def compared_again(row: ValueRow, paper: str) -> Compared:
-    """Return the comparison behind a row of a table of this paper, as far as agreement depends on it."""
-    number, n = measurements(paper, row.metric), row.n or 0
-    spread = None if row.printed_error is None else row.printed_error * math.sqrt(number)
-    cell = PaperCell(row.metric, row.value_unit or "", _or_nan(row.printed), spread)
-    ours = Summary(_or_nan(row.value), _or_nan(row.std), n, _or_nan(row.low), _or_nan(row.high))
-    is_judged = row.agrees is not None
-    return Compared(cell, ours, is_judged, row.measured_on, is_judged and n < FEWEST, measurements=number)
-
-
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value
 
 
 def comparison_json(table: PaperTable, compared: Sequence[Compared], notes: Sequence[str] = ()) -> str:

@@ -1,13 +1,14 @@
 """Where every table of the papers stands, after each table that `run_every_table` runs.
 
-``status.json`` for programs, ``status.html`` for readers, and the tables of RESULTS and of the documentation. A status
-can take cells from another run of the same tables, such as one of our strongest attack alone.
+``status.json`` for programs, ``status.html`` for readers. ``benchmarks/status.py`` of a checkout merges statuses of
+several runs and writes the tables of RESULTS and of the documentation.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,10 +19,10 @@ from lightleak.core.results import SCHEMA_VERSION, ValueRow, read_row
 from lightleak.core.stored import write_whole
 from lightleak.core.summary import CONFIDENCE
 from lightleak.report.blocks import Cell, Column, Page, Section, Table
-from lightleak.report.format import DASH, counted, percent
+from lightleak.report.format import DASH, percent
 from lightleak.report.page import fill, folded, render, table_of, write
-from lightleak.reproductions.comparison import RULE, chance_of_agreement, compared_again
-from lightleak.reproductions.paper.values import PaperTable, load_paper_table, paper_tables
+from lightleak.reproductions.comparison import RULE
+from lightleak.reproductions.paper.values import load_paper_table
 
 STATUS_FILE = "status.json"
 AS_PUBLISHED = "-as-published"
@@ -167,79 +168,6 @@ class Status:
         return Status(tuple(sorted(known.values(), key=lambda one: (order.index(one.table), one.is_published))))
 
 
-def merged(kept: Status, added: Status) -> Status:
-    """Return a status with the tables of another: those it lacks, and cells of the others (`filled_in`)."""
-    for table in added.tables:
-        before = kept.of(table.name)
-        kept = kept.updated(table if before is None else filled_in(before, table), paper_tables())
-    return kept
-
-
-def filled_in(kept: TableStatus, added: TableStatus) -> TableStatus:
-    """Return a table with the cells that another run has measured more often; each cell is of one run.
-
-    A run of the same command replaces cells that it has measured equally often, too. Runs of generators trained for
-    another number of iterations, and cells measured on other data, are not mixed: the added run replaces the kept one.
-    """
-    if added.state == "not run":
-        return kept if kept.state == "run" else added
-    rows, again = {_cell(row): row for row in kept.rows}, kept.command == added.command
-    if kept.state == "not run" or kept.iterations != added.iterations or _are_of_other_data(rows, added.rows):
-        return added
-    better = {_cell(row): row for row in added.rows if _is_better(row, rows.get(_cell(row)), again)}
-    if not better:
-        return kept
-    if not any(_n(row) for key, row in rows.items() if key not in better):
-        return added
-    rows |= better
-    found = {str(row.get("dataset")) for row in better.values() if _n(row)}
-    notes = [note for note in kept.notes if note.partition(": ")[0] not in found]  # that their table is missing
-    number = sum(_n(row) > 0 for row in better.values())
-    where = "" if kept.device == added.device else f", on {added.device}"
-    said = f"{counted(number, 'cell')} by `{added.command}`, {added.date[:10]}{where}"
-    filled = replace(
-        kept,
-        rows=tuple(rows.values()),
-        seconds=kept.seconds + added.seconds * added.workers / kept.workers,
-        notes=tuple(dict.fromkeys((*notes, *added.notes))),
-        added=kept.added if again else (*kept.added, said),
-    )
-    return _with_chance(filled)
-
-
-def judged_again(table: TableStatus) -> TableStatus:
-    """Return a table whose cells are judged by today's rule, with what chance would give under it."""
-    paper, rows = load_paper_table(table.table).paper, []
-    for row, cell in zip(table.rows, table.cells, strict=True):
-        rows.append(row if cell.agrees is None else {**row, "agrees": compared_again(cell, paper).agrees})
-    return _with_chance(replace(table, rows=tuple(rows)))
-
-
-def _cell(row: Mapping[str, Any]) -> str:
-    return json.dumps(row.get("cell"), sort_keys=True)
-
-
-def _are_of_other_data(kept: Mapping[str, Mapping[str, Any]], added: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether some cell of both was measured on other data, such as another stand-in."""
-    pairs = ((kept[_cell(row)], row) for row in added if _cell(row) in kept)
-    return any(_n(one) and _n(row) and one.get("measured_on") != row.get("measured_on") for one, row in pairs)
-
-
-def _n(row: Mapping[str, Any]) -> int:
-    return int(row.get("n") or 0)
-
-
-def _is_better(row: Mapping[str, Any], before: Mapping[str, Any] | None, again: bool) -> bool:
-    if before is None:
-        return True
-    return _n(row) > _n(before) or (again and _n(row) == _n(before))
-
-
-def _with_chance(table: TableStatus) -> TableStatus:
-    paper = load_paper_table(table.table).paper
-    return replace(table, chance=chance_of_agreement([compared_again(cell, paper) for cell in table.cells]))
-
-
 def verdict(cell: ValueRow) -> str:
     """What is to be said of a cell: it agrees, differs by so much, or is not judged, and why.
 
@@ -277,7 +205,7 @@ def write_status_page(status: Status, folder: Path) -> None:
 
 def page(status: Status) -> Page:
     """Make the page of all tables: what was run and agrees, and every cell, folded."""
-    papers, summary = by_key(status.tables, _source), fill("status", "summary", **totals(status.tables))
+    papers, summary = by_key(status.tables, attrgetter("source")), fill("status", "summary", **totals(status.tables))
     sections = [Section("summary", "Where the papers' numbers stand", (summary,), "summary")]
     for number, (source, tables) in enumerate(papers.items()):
         cells = [block for table in tables if table.cells for block in folded(_line(table), *_cells(table))]
@@ -312,10 +240,6 @@ def totals(tables: Sequence[TableStatus], left: int = 0) -> dict[str, object]:
         "rule": RULE,
         "expected": CONFIDENCE,
     }
-
-
-def _source(table: TableStatus | PaperTable) -> str:
-    return table.source
 
 
 def _line(table: TableStatus) -> str:
@@ -389,52 +313,3 @@ def interval(cell: ValueRow) -> str:
     if cell.low is None or cell.high is None:
         return ""
     return f"{number(cell.low, cell.value_unit)} to {number(cell.high, cell.value_unit)}"
-
-
-def status_markdown(status: Status, left: Sequence[PaperTable] = ()) -> str:
-    """Return the tables of RESULTS and of the documentation: a line for each table, and every cell that differs.
-
-    Args:
-        status: of the tables that were run.
-        left: those that were not; they are named, and count.
-    """
-    lines = [str(fill("status", "summary_text", **totals(status.tables, len(left)))), ""]
-    for source, tables in by_key(status.tables, _source).items():
-        lines += [
-            f"### {source}",
-            "",
-            "| table | place | what it shows | agree | by chance | measured | min | made by |",
-        ]
-        lines += ["|" + " --- |" * 8]
-        for table in tables:
-            chance = percent(table.chance) if table.chance is not None else DASH
-            run_by = f"`{table.command}`, {table.date[:10]}" if table.state == "run" else ""
-            made = "; ".join(filter(None, (run_by, table.why, *table.added)))
-            cells = (table.name, table.place, table.title, agreement(table), chance, measured(table),
-                     f"{table.seconds / 60:.1f}", made)  # fmt: skip
-            lines.append("| " + " | ".join(cells) + " |")
-        lines += ["", *_differing(tables)]
-    if left:
-        lines += ["### Not run under this rule yet", ""]
-        papers = by_key(left, _source).items()
-        lines += [f"* {source}: {', '.join(one.name for one in tables)}." for source, tables in papers]
-    return "\n".join(lines)
-
-
-MOST_DIFFERING = 8
-"""Cells of a table that are listed one by one where they differ, those furthest from the paper."""
-
-
-def _differing(tables: Sequence[TableStatus]) -> list[str]:
-    lines = []
-    for table in (one for one in tables if one.differing):
-        furthest = sorted(table.differing, key=lambda cell: -abs((cell.value or 0.0) - (cell.printed or 0.0)))
-        said = [
-            f"{cell_words(table, cell)}: {number(cell.value, cell.value_unit)}"
-            f"{f' [{interval(cell)}]' if interval(cell) else ''}, paper {number(cell.printed, cell.value_unit)}"
-            for cell in furthest[:MOST_DIFFERING]
-        ]
-        more = len(furthest) - len(said)
-        why = " ".join(table.explanations) or "Unexplained so far."
-        lines.append(f"* `{table.name}` differs in {'; '.join(said)}{f'; and {more} more' if more > 0 else ''}. {why}")
-    return [*lines, ""] if lines else []

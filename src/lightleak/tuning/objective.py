@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from lightleak.core.bounds import require_one_of
 from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.tuning.parameter import is_number
 
@@ -68,8 +69,8 @@ class ObjectiveConfig:
                 raise UsageError(f"{place} needs a training; training.epochs is 0")
             return
         attack = self.where.get("attack")
-        if attack is not None and attack not in attacks:
-            raise UsageError(f"study.objectives: where.attack must be one of {', '.join(known)}, got {attack!r}")
+        if attack is not None:
+            require_one_of("study.objectives: where.attack", attack, known)
         if self.metric == LEAKAGE and BASELINE not in attacks:
             raise UsageError(f"{place} is measured against {BASELINE!r}, which attacks does not name")
         if attack is None and len(set(attacks) - {BASELINE}) > 1:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from lightleak.core.bounds import Section, bounded
+from lightleak.core.bounds import Section, bounded, require_one_of
 from lightleak.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ class _NamedOptions(Section):
 
     def check(self) -> None:
         """Raise `UsageError` for an unknown name, or an option of another name."""
-        if self.name not in self.options:
-            raise UsageError(f"{self.section} must be one of {', '.join(self.options)}, got {self.name!r}")
+        require_one_of(self.section, self.name, self.options)
         for option in self.given:
             if option not in self.options[self.name]:
                 owners = " and ".join(name for name, known in self.options.items() if option in known)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks import ATTACKS, UpdateAttack
+from lightleak.core.bounds import bounded, require_one_of
 from lightleak.core.errors import UsageError
 from lightleak.data.layout import EncodedLayout
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense
@@ -79,8 +80,7 @@ class FedAvgPreset:
             UsageError: an unknown dataset.
         """
         name = dataset or "framed_digits"
-        if name not in PRESETS:
-            raise UsageError(f"dataset must be one of {', '.join(get_args(StudyDataset))}, got {dataset!r}")
+        require_one_of("dataset", name, PRESETS)
         return PRESETS[name] if steps is None else replace(PRESETS[name], steps=steps)
 
     @property
@@ -180,11 +180,7 @@ class EachImage(UpdateDefense):
     citation: ClassVar[str] = "Dimitrov et al., Data Leakage in Federated Averaging, TMLR 2022, App. C.1 (its code)"
 
     inner: UpdateDefense
-    images: int
-
-    def __post_init__(self) -> None:
-        if self.images < 1:
-            raise UsageError(f"each_image: images must be at least 1, got {self.images}")
+    images: int = bounded(ge=1)
 
     def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
         """See `UpdateDefense.apply`."""

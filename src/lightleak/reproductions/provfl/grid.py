@@ -223,8 +223,20 @@ class SplitTrainings(Reproduction):
         return beside_own_columns(rows)
 
     def where(self, cell: PaperCell) -> Row | None:
-        """See `rows_of`."""
-        return rows_of(self.meant.get(cell, cell), self.selection.as_published)
+        """See `Reproduction.where`; None where there is no training for the cell."""
+        meant, as_published = self.meant.get(cell, cell), self.selection.as_published
+        try:
+            setting = training_of(meant, as_published).name
+        except LightLeakError:
+            return None
+        label = None if meant.attack is None else attack_of(meant, as_published)[0]
+        named = {"property": meant.property_name, "adversary": meant.adversary, "label": label}
+        return {
+            "setting": setting,
+            "defense": defense_of(meant, as_published)[0],
+            "epoch": epoch_of(meant, as_published),
+            **{key: value for key, value in named.items() if value is not None},
+        }
 
     def values(self, cell: PaperCell, rows: Rows) -> Iterable[float]:
         """One per seed, and per property where the cell names none."""
@@ -278,22 +290,6 @@ def resolved(cell: PaperCell, data_folder: str | None) -> PaperCell:
     _, frame = load_whole(VerticalDataConfig(name="texas100", folder=data_folder, options=made))
     shares = frame.drop(columns="procedure").mean()
     return replace(cell, property_name=f"{(shares - TEXAS_FRACTIONS[cell.property_name]).abs().idxmin()}=1")
-
-
-def rows_of(cell: PaperCell, as_published: bool) -> Row | None:
-    """Return the keys and values that identify the rows behind a cell; None where there is no training for it."""
-    try:
-        setting = training_of(cell, as_published).name
-    except LightLeakError:
-        return None
-    label = None if cell.attack is None else attack_of(cell, as_published)[0]
-    named = {"property": cell.property_name, "adversary": cell.adversary, "label": label}
-    return {
-        "setting": setting,
-        "defense": defense_of(cell, as_published)[0],
-        "epoch": epoch_of(cell, as_published),
-        **{key: value for key, value in named.items() if value is not None},
-    }
 
 
 class VerticalFacts(FactTable):

@@ -53,7 +53,7 @@ class Setting:
         dataset: name as in the paper's cells.
         network: name with widths, such as ``mlp-100-100``.
         attack: attack name as in the paper's cells.
-        options: its settings, as sorted pairs.
+        options: its settings.
         labels: ``true`` or ``restored``.
         batch_size: rows per client.
         epoch: 0 for fresh clients, else the round of the federation of Tables 5 and 15.
@@ -64,7 +64,7 @@ class Setting:
     dataset: str
     network: str
     attack: str
-    options: tuple[tuple[str, Any], ...]
+    options: Mapping[str, Any] = field(hash=False)
     labels: str
     batch_size: int
     epoch: int = 0
@@ -91,7 +91,7 @@ class Setting:
             "dataset": cell.dataset,
             "network": cell.network or NETWORK,
             "attack": cell.attack,
-            "options": options_of(AS_PUBLISHED if is_random else {**stated, **options}),
+            "options": AS_PUBLISHED if is_random else {**stated, **options},
             "labels": labels,
             "batch_size": cell.batch_size,
         }
@@ -99,7 +99,7 @@ class Setting:
 
     def with_options(self, **options: Any) -> "Setting":
         """Return the setting with these settings of its attack."""
-        return replace(self, options=options_of(dict(self.options) | options))
+        return replace(self, options={**self.options, **options})
 
     @property
     def name(self) -> str:
@@ -107,7 +107,7 @@ class Setting:
         clients = f"{self.labels}-labels" if self.noise is None else f"noise-{self.noise:g}"
         if self.protocol.is_fedavg:
             clients = f"{self.protocol.local_epochs}x{self.protocol.local_batches}"
-        options = [f"{key}-{value}" for key, value in self.options]
+        options = [f"{key}-{value}" for key, value in sorted(self.options.items())]
         epoch = [f"e{self.epoch}"] if self.epoch else []
         parts = [self.dataset, self.network, self.attack, clients, *options, *epoch, f"b{self.batch_size}"]
         return "_".join(parts)
@@ -125,7 +125,7 @@ class Setting:
             known = BATCHES_KNOWN
         if self.protocol.is_fedavg and self.attack == STRONGEST:
             known = {ON_UPDATES["tableak"]: {"label_order": BATCHES_KNOWN["label_order"]}}
-        return known | dict(self.options)
+        return {**known, **self.options}
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -133,7 +133,7 @@ class Setting:
         defended: dict[str, Any] = {"defense": "none"}
         if self.noise is not None:
             defended = {"defense": GaussianNoise.name, "defense_strength": self.noise}
-        prior = {"epoch_prior": dict(self.options).get("epoch_prior")} if self.protocol.is_fedavg else {}
+        prior = {"epoch_prior": self.options.get("epoch_prior")} if self.protocol.is_fedavg else {}
         return {
             "setting": self.name,
             "dataset": self.dataset,
@@ -169,11 +169,6 @@ class Setting:
         defense = None if self.noise is None else GaussianNoise(self.noise)
         statistics = self.attack == "gradinversion"
         return FreshClients(people, spec, seed, True, statistics, defense).observe(self.batch_size, index)
-
-
-def options_of(options: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """Settings of an attack as sorted pairs."""
-    return tuple(sorted(options.items()))
 
 
 def made_facts(dataset: str, data_folder: str | None) -> dict[str, Any]:

@@ -242,5 +242,5 @@ def best_weight(trials: Mapping[Any, Setting], accuracy: Mapping[str, float], us
 
 
 def _with_restarts(setting: Setting, most: int) -> Setting:
-    restarts = dict(setting.options).get("restarts")
+    restarts = setting.options.get("restarts")
     return setting if restarts is None else setting.with_options(restarts=min(restarts, most))

@@ -15,7 +15,6 @@ from lightleak.core.seeds import derive_seed
 from lightleak.data.datamodule import TableDataModule
 from lightleak.defenses.horizontal import UpdateDefense, defend_training
 from lightleak.defenses.horizontal.noise import GaussianNoise
-from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.pack import Pack
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import Place, Reproduction, Row, Rows, Work, fit, scale
@@ -26,8 +25,9 @@ from lightleak.targets.optimizers import OptimizerConfig
 EPOCHS, INITIALIZATIONS = 50, 5  # App. C.2
 
 
-def accuracy_curve(
-    experiment: Experiment,
+def trained_rows(
+    cell: PaperCell,
+    data_folder: str | None,
     optimizer: OptimizerConfig,
     batch_size: int,
     epochs: int,
@@ -35,11 +35,12 @@ def accuracy_curve(
     at: Place,
     cost: float = 1.0,
     defense: UpdateDefense | None = None,
-) -> list[float]:
-    """Train a network and return its accuracy on the test rows after every epoch.
+) -> Rows:
+    """Train the network of a cell and return a row with its accuracy on the test rows for every epoch.
 
     Args:
-        experiment: table and network.
+        cell: names table and network.
+        data_folder: holds one folder per dataset.
         optimizer: of the training.
         batch_size: rows of a step.
         epochs: number of epochs.
@@ -48,7 +49,8 @@ def accuracy_curve(
         cost: progress of an epoch, reported in shares.
         defense: what acts on the mean gradient of every batch.
     """
-    seed, index = training
+    (seed, index), dataset, network = training, str(cell.dataset), cell.network or NETWORK
+    experiment = experiment_of(dataset, network, data_folder)
     # Validation rows are the test rows here: the paper shows test accuracy after every epoch.
     data = TableDataModule(
         experiment.table, experiment.encoder, batch_size, 0.0, seed=derive_seed(seed, "batches", index)
@@ -64,7 +66,9 @@ def accuracy_curve(
         callbacks += defend_training(defense, model, data, derive_seed(seed, "noise", index)).callbacks
     train, test = data.train_dataloader(), data.test_dataloader()
     fit(model, at, epochs, cost, callbacks, train_dataloaders=train, val_dataloaders=test)
-    return curve
+    made = made_facts(dataset, data_folder)
+    facts = {"dataset": dataset, **made, "target": network, "seed": seed, "seed_index": index}
+    return [{**facts, "epoch": epoch, "test_accuracy": value} for epoch, value in enumerate(curve, 1)]
 
 
 class NetworkAccuracy(Reproduction):
@@ -90,12 +94,8 @@ class NetworkAccuracy(Reproduction):
 
     def train(self, cell: PaperCell, seed: int, index: int, at: Place) -> list[Rows]:
         """A row for every epoch of one training."""
-        experiment = experiment_of(str(cell.dataset), str(cell.network), self.selection.data_folder)
-        batch_size = 64 if cell.dataset == "german" else 256
-        curve = accuracy_curve(experiment, OptimizerConfig("adam", 1e-3), batch_size, EPOCHS, (seed, index), at)
-        made = made_facts(str(cell.dataset), self.selection.data_folder)
-        facts = {"dataset": cell.dataset, **made, "target": cell.network, "seed": seed, "seed_index": index}
-        return [[{**facts, "epoch": epoch, "test_accuracy": value} for epoch, value in enumerate(curve, 1)]]
+        batch_size, folder = 64 if cell.dataset == "german" else 256, self.selection.data_folder
+        return [trained_rows(cell, folder, OptimizerConfig("adam", 1e-3), batch_size, EPOCHS, (seed, index), at)]
 
     def values(self, cell: PaperCell, rows: Rows) -> list[float]:
         """The peak of every training."""
@@ -137,27 +137,19 @@ class NoisedGradients(UpdateAttacks):
 
     def train(self, cell: PaperCell, seed: int, index: int, at: Place) -> Rows:
         """The accuracy of a network trained under noise; it and the order of rows are the same at every scale."""
-        dataset, network, scale = str(cell.dataset), cell.network or NETWORK, float(cell.noise_scale or 0.0)
-        experiment = experiment_of(dataset, network, self.selection.data_folder)
-        cost, noise = TRAINING_COST / NOISED_EPOCHS, GaussianNoise(scale)
-        optimizer = OptimizerConfig("sgd", LEARNING_RATE)
-        curve = accuracy_curve(experiment, optimizer, BATCH_SIZE, NOISED_EPOCHS, (seed, index), at, cost, noise)
+        noise, cost = GaussianNoise(float(cell.noise_scale or 0.0)), TRAINING_COST / NOISED_EPOCHS
+        optimizer, folder = OptimizerConfig("sgd", LEARNING_RATE), self.selection.data_folder
+        rows = trained_rows(cell, folder, optimizer, BATCH_SIZE, NOISED_EPOCHS, (seed, index), at, cost, noise)
         return [
             {
                 "unit": f"{_name(cell)}-s{seed}-{index:03d}",
                 **self.where(cell),
                 "metric": "test_accuracy",
-                "dataset": dataset,
-                **made_facts(dataset, self.selection.data_folder),
-                "target": network,
                 "protocol": "fedsgd",
                 "defense": noise.name,
-                "defense_strength": scale,
+                "defense_strength": noise.scale,
                 "batch_size": BATCH_SIZE,
-                "epoch": NOISED_EPOCHS,
-                "seed": seed,
-                "seed_index": index,
-                "test_accuracy": curve[-1],
+                **rows[-1],
             }
         ]
 

@@ -5,12 +5,12 @@ import time
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from torch.utils.data import TensorDataset
 
 from lightleak.attacks.model_inversion.image_inversion import ImageInversionConfig, as_floats, image_logits
-from lightleak.core.errors import UsageError
+from lightleak.core.bounds import require_one_of
 from lightleak.core.seeds import derive_seed
 from lightleak.core.stored import read_json, write_json
 from lightleak.data.celeba import PrivateChoice, load_celeba
@@ -129,8 +129,7 @@ def image_study(
         UsageError: an unknown dataset.
     """
     name = dataset or "digits"
-    if name not in STUDIES:
-        raise UsageError(f"dataset must be one of {', '.join(get_args(ImageDataset))}, got {dataset!r}")
+    require_one_of("dataset", name, STUDIES)
     study = replace(STUDIES[name], choice=choice, data_folder=data_folder)
     if iterations is None:
         return study

@@ -1,7 +1,9 @@
 """A kept status takes cells from another run of the same table, and never mixes two runs in a cell."""
 
 import json
+import runpy
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +11,11 @@ import pytest
 from lightleak.core.summary import summarize
 from lightleak.reproductions.comparison import Compared, chance_of_agreement
 from lightleak.reproductions.paper.values import PaperCell, load_paper_table
-from lightleak.reproductions.status import Status, TableStatus, filled_in, judged_again, merged, page, status_markdown
+from lightleak.reproductions.status import Status, TableStatus, page
+
+SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "status.py"))
+NAMES = ("filled_in", "judged_again", "merged", "status_markdown")
+filled_in, judged_again, merged, status_markdown = (SCRIPT[name] for name in NAMES)
 
 TABLE = load_paper_table("tableak-table1")
 
