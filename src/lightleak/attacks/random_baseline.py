@@ -15,8 +15,7 @@ import pandas as pd
 import torch
 
 from lightleak.attacks.attack import ATTACKS, Progress, UpdateAttack
-from lightleak.attacks.gradient_inversion.tables.guess_sharpness import Draw
-from lightleak.attacks.gradient_inversion.tables.guessed_rows import guessed_rows, sharpness_of
+from lightleak.attacks.gradient_inversion.tables.guessed_rows import Draw, guessed_rows, sharpness_of
 from lightleak.attacks.settings import AttackSettings, factory
 from lightleak.core.errors import UsageError
 from lightleak.core.facts import Facts
