@@ -11,7 +11,7 @@ import torch
 
 from lightleak.attacks import ATTACKS
 from lightleak.attacks.gradient_inversion.tables.codec import TOLERANCE
-from lightleak.attacks.gradient_inversion.tables.guess_sharpness import CANDIDATES, best_sharpness
+from lightleak.attacks.gradient_inversion.tables.guessed_rows import CANDIDATES, best_sharpness
 from lightleak.attacks.random_baseline import AS_PUBLISHED, RandomConfig
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.ground_truth import GroundTruth

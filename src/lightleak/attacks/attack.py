@@ -15,6 +15,27 @@ Progress = Callable[[float], None]
 """Called with the fraction of one update's work done since the last call."""
 
 
+class PartOfWork:
+    """Reports progress of a part of some work as progress of the whole.
+
+    Args:
+        progress: of the whole.
+        part: share of the whole.
+
+    Attributes:
+        done: what has been reported.
+    """
+
+    def __init__(self, progress: Progress | None, part: float = 1.0) -> None:
+        self.progress, self.part, self.done = progress, part, 0.0
+
+    def __call__(self, fraction: float) -> None:
+        """Report a fraction of the part."""
+        self.done += fraction * self.part
+        if self.progress is not None and fraction > 0:
+            self.progress(fraction * self.part)
+
+
 class UpdateAttack(ABC):
     """An attack on client updates: ``run(update) -> Reconstruction``. It never sees the private data.
 

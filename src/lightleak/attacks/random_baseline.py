@@ -15,9 +15,8 @@ import pandas as pd
 import torch
 
 from lightleak.attacks.attack import ATTACKS, Progress, UpdateAttack
-from lightleak.attacks.gradient_inversion.tables.guess_sharpness import Draw
-from lightleak.attacks.gradient_inversion.tables.guessed_rows import guessed_rows, sharpness_of
-from lightleak.attacks.settings import AttackSettings
+from lightleak.attacks.gradient_inversion.tables.guessed_rows import Draw, guessed_rows, sharpness_of
+from lightleak.attacks.settings import AttackSettings, factory
 from lightleak.core.errors import UsageError
 from lightleak.core.facts import Facts
 from lightleak.core.observations import ClientUpdate
@@ -155,7 +154,4 @@ FACTS = Facts(
 )
 
 
-@ATTACKS.register("random", FACTS)
-def random(**options: Any) -> RandomBaseline:
-    """Make the baseline; raises `UsageError` for an unknown setting."""
-    return RandomBaseline(RandomConfig.of(**options))
+ATTACKS.register("random", FACTS)(factory(RandomBaseline, RandomConfig()))

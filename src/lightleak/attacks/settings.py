@@ -1,12 +1,14 @@
 """Base class of the settings of attacks: types checked on construction, copies with changes, a JSON-ready form."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 from lightleak.core.bounds import check_settings
 from lightleak.core.errors import UsageError
 from lightleak.core.former_names import note_once
+
+Made = TypeVar("Made")
 
 RENAMED_SETTINGS = {"initialisation": "initialization", "query_relabelled": "query_relabeled"}
 """Old names of settings, accepted with a note."""
@@ -100,6 +102,16 @@ class AttackSettings:
         if unknown := sorted(set(options) - set(known)):
             raise UsageError(f"{cls.owner} has no setting {', '.join(unknown)}; settings: {', '.join(known)}")
         return options
+
+
+def factory(make: Callable[[Any], Made], defaults: AttackSettings) -> Callable[..., Made]:
+    """Return what a registry calls with the settings to change; it raises `UsageError` for an unknown one.
+
+    Args:
+        make: from settings to the attack.
+        defaults: the settings of the attack under its registry name.
+    """
+    return lambda **options: make(defaults.with_options(**options))
 
 
 def _with_new_names(options: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from lightleak.targets.split.ranks import summed
+
 
 class GlobalBatchNorm1d(nn.BatchNorm1d):
     """`torch.nn.BatchNorm1d` whose statistics are those of the rows of all ranks together.
@@ -39,15 +41,11 @@ class _SumOverRanks(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:
-        total = values.clone()
-        dist.all_reduce(total)
-        return total
+        return summed(values.clone())
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        total = gradient.clone()
-        dist.all_reduce(total)
-        return total
+        return summed(gradient.clone())
 
 
 def _sum_over_ranks(values: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """PLG-MI's entries in the registry: the attack, its control, and the black-box attack."""
 
+from functools import partial
 from typing import Any
 
 from lightleak.attacks.model_inversion.attack import INVERSION_ATTACKS, SEES
@@ -37,7 +38,16 @@ def _settings(gan: GANConfig) -> tuple[object, ...]:
     )
 
 
-@INVERSION_ATTACKS.register(
+def _without_inversion(name: str, **settings: Any) -> PLGMI:
+    """The same generator, trained on the pseudo-labeled rows without the target's gradient."""
+    if settings.get("inversion_weight"):
+        raise UsageError(
+            f"{name} has no inversion loss: inversion_weight must be 0, got {settings['inversion_weight']}"
+        )
+    return PLGMI(name, **{**settings, "inversion_weight": 0.0})
+
+
+plgmi = INVERSION_ATTACKS.register(
     "plgmi",
     Facts(
         "trains a conditional generator led by the released model's gradient",
@@ -51,13 +61,10 @@ def _settings(gan: GANConfig) -> tuple[object, ...]:
         ),
         settings=_settings(GANConfig()),
     ),
-)
-def plgmi(**settings: Any) -> PLGMI:
-    """The attack of the thesis."""
-    return PLGMI("plgmi", **settings)
+)(partial(PLGMI, "plgmi"))
+"""The attack of the thesis."""
 
-
-@INVERSION_ATTACKS.register(
+INVERSION_ATTACKS.register(
     "gan_without_target",
     Facts(
         "the same generator trained without the model's gradient, a control",
@@ -66,13 +73,10 @@ def plgmi(**settings: Any) -> PLGMI:
         ("Not an attack of the thesis but its control: what public rows alone give.", *_PUBLISHED),
         settings=_settings(GANConfig(inversion_weight=0.0)),
     ),
-)
-def gan_without_target(**settings: Any) -> PLGMI:
-    """The same generator, trained on the pseudo-labeled rows without the target's gradient."""
-    return PLGMI("gan_without_target", **_without_inversion("gan_without_target", settings))
+)(partial(_without_inversion, "gan_without_target"))
 
-
-@INVERSION_ATTACKS.register(
+# What can be done with a model's answers alone, for trees as well (Sec. 6.7.6); search with ``tpe``.
+INVERSION_ATTACKS.register(
     "plgmi_black_box",
     Facts(
         "PLG-MI with the model's answers alone, trees included",
@@ -81,15 +85,4 @@ def gan_without_target(**settings: Any) -> PLGMI:
         ("The generator is trained without the model's gradient; the search asks the model (`tpe`).", *_PUBLISHED),
         settings=_settings(GANConfig(inversion_weight=0.0)),
     ),
-)
-def plgmi_black_box(**settings: Any) -> PLGMI:
-    """What can be done with a model's answers alone, for trees as well (Sec. 6.7.6); search with ``tpe``."""
-    return PLGMI("plgmi_black_box", **_without_inversion("plgmi_black_box", settings))
-
-
-def _without_inversion(name: str, settings: dict[str, Any]) -> dict[str, Any]:
-    if settings.get("inversion_weight"):
-        raise UsageError(
-            f"{name} has no inversion loss: inversion_weight must be 0, got {settings['inversion_weight']}"
-        )
-    return {**settings, "inversion_weight": 0.0}
+)(partial(_without_inversion, "plgmi_black_box"))

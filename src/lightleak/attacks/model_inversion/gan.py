@@ -121,20 +121,14 @@ class ConditionalGAN(lightning.LightningModule):
     def configure_optimizers(self) -> list[torch.optim.Optimizer]:
         """Adam for the generator and for the critic (thesis Table 5.4)."""
         config = self.config
-        settings: dict[str, Any] = {"betas": (config.beta1, config.beta2), "fused": True}
+
+        def adam(player: nn.Module, rate: float, decay: float) -> torch.optim.Optimizer:
+            betas = config.beta1, config.beta2
+            return torch.optim.Adam(player.parameters(), rate, betas, weight_decay=decay, fused=True)
+
         return [
-            torch.optim.Adam(
-                self.generator.parameters(),
-                config.generator_learning_rate,
-                weight_decay=config.generator_decay,
-                **settings,
-            ),
-            torch.optim.Adam(
-                self.critic.parameters(),
-                config.discriminator_learning_rate,
-                weight_decay=config.discriminator_decay,
-                **settings,
-            ),
+            adam(self.generator, config.generator_learning_rate, config.generator_decay),
+            adam(self.critic, config.discriminator_learning_rate, config.discriminator_decay),
         ]
 
     def on_fit_start(self) -> None:
@@ -208,16 +202,9 @@ class ConditionalGAN(lightning.LightningModule):
         real = self._given[0].draw_rows(real_labels, random)
         masks = [self.critic.draw_masks(self._packs, random) for _ in range(3)]
         mix = torch.rand(self._packs, generator=random, device=random.device)
-        rows, packs = self._share(len(order)), self._share(self._packs)
-        real_masks, mix_masks = (tuple(mask[packs].to(self.history.dtype) for mask in drawn) for drawn in masks[1:])
-        return CriticDraw(
-            self._of_rank(inputs, masks[0]),
-            real[rows].to(self.history.dtype),
-            real_labels[rows],
-            real_masks,
-            mix[packs].to(self.history.dtype),
-            mix_masks,
-        )
+        real_masks, mix_masks = (tuple(map(self._own, drawn)) for drawn in masks[1:])
+        fake = self._of_rank(inputs, masks[0])
+        return CriticDraw(fake, self._own(real), self._own(real_labels), real_masks, self._own(mix), mix_masks)
 
     def losses(self) -> dict[str, list[float]]:
         """The curves of Figures A.3 to A.12: one value per iteration done, with the iteration under ``iteration``."""
@@ -244,14 +231,8 @@ class ConditionalGAN(lightning.LightningModule):
     def _of_rank(self, inputs: tuple[Tensor, Tensor, Tensor | None], masks: tuple[Tensor, ...]) -> Draw:
         """This rank's part of what was drawn for the whole batch, in the module's precision."""
         labels, z, noise = inputs
-        rows, packs = self._share(len(labels)), self._share(self._packs)
-        kept = None if noise is None else noise[rows].to(self.history.dtype)
-        return Draw(
-            labels[rows],
-            z[rows].to(self.history.dtype),
-            kept,
-            tuple(mask[packs].to(self.history.dtype) for mask in masks),
-        )
+        own = None if noise is None else self._own(noise)
+        return Draw(self._own(labels), self._own(z), own, tuple(map(self._own, masks)))
 
     def _inversion(self, sample: Tensor, labels: Tensor, random: torch.Generator) -> Tensor:
         classify = self._given[1]
@@ -280,11 +261,12 @@ class ConditionalGAN(lightning.LightningModule):
     def _ranks(self) -> int:
         return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
-    def _share(self, n: int) -> slice:
-        """This rank's part of ``n`` rows or packs."""
-        size = n // self._ranks
+    def _own(self, drawn: Tensor) -> Tensor:
+        """This rank's part of rows or packs, numbers in the module's precision."""
+        size = len(drawn) // self._ranks
         rank = dist.get_rank() if self._ranks > 1 else 0
-        return slice(rank * size, (rank + 1) * size)
+        part = drawn[rank * size : (rank + 1) * size]
+        return part.to(self.history.dtype) if part.is_floating_point() else part
 
 
 class _Iterations(IterableDataset[int]):

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -119,7 +120,7 @@ def warn_of(excluded: Mapping[int, str]) -> tuple[str, ...]:
 _BASELINE = "A baseline, not an attack of the thesis: every attack is compared with it."
 
 
-@INVERSION_ATTACKS.register(
+INVERSION_ATTACKS.register(
     "public_pseudo_labeled",
     Facts(
         "public rows that the model takes for the class, no generator",
@@ -127,13 +128,9 @@ _BASELINE = "A baseline, not an attack of the thesis: every attack is compared w
         ("Public rows that the model takes for the private classes.",),
         (_BASELINE,),
     ),
-)
-def public_pseudo_labeled(**settings: Any) -> PublicRows:
-    """Public rows that the target takes for the class (the attack's training data)."""
-    return PublicRows(True, **settings)
+)(partial(PublicRows, True))
 
-
-@INVERSION_ATTACKS.register(
+INVERSION_ATTACKS.register(
     "public_random",
     Facts(
         "public rows of any kind, the model unread",
@@ -141,7 +138,4 @@ def public_pseudo_labeled(**settings: Any) -> PublicRows:
         ("Public rows of the same columns.",),
         (_BASELINE,),
     ),
-)
-def public_random(**settings: Any) -> PublicRows:
-    """Public rows of any kind: what is known without the model."""
-    return PublicRows(False, **settings)
+)(partial(PublicRows, False))

@@ -8,6 +8,7 @@ the published code from the text, each an option: ``as_published`` (see `Attribu
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -31,7 +32,7 @@ from lightleak.attacks.property_inference.record_features import (
     require_some_kinds,
     result_features,
 )
-from lightleak.attacks.settings import AttackSettings
+from lightleak.attacks.settings import AttackSettings, factory
 from lightleak.core.errors import UsageError
 from lightleak.core.facts import Facts
 from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults
@@ -236,45 +237,32 @@ _OWN_COLUMNS = (
 _ADJUSTED = "The count is corrected by held-out error rates (Forman 2008), which the paper does not do."
 
 
-@PROPERTY_ATTACKS.register(
+_PLAIN, _CORRECTED = AttributeInferenceConfig(), AttributeInferenceConfig(adjusted=True)
+_OF_OWN_COLUMNS = partial(AttributeInference, raw=True)
+
+aia = PROPERTY_ATTACKS.register(
     "aia", Facts("classifies every record by what is exchanged, then counts", SEES, _NEEDS, (_AS_PUBLISHED,))
-)
-def aia(**options: Any) -> AttributeInference:
-    """AIA on intermediate results; options are `AttributeInferenceConfig`'s; raises `UsageError` for others."""
-    return AttributeInference(AttributeInferenceConfig.of(**options))
+)(factory(AttributeInference, _PLAIN))
+"""AIA on intermediate results."""
 
-
-@PROPERTY_ATTACKS.register(
+aia_adjusted = PROPERTY_ATTACKS.register(
     "aia_adjusted",
     Facts("the same with the count corrected by its error rates", SEES, _NEEDS, (_ADJUSTED, _AS_PUBLISHED)),
-)
-def aia_adjusted(**options: Any) -> AttributeInference:
-    """AIA with the count corrected by held-out error rates: the stronger rival."""
-    return AttributeInference(AttributeInferenceConfig(adjusted=True).with_options(**options))
+)(factory(AttributeInference, _CORRECTED))
+"""AIA with the count corrected by held-out error rates: the stronger rival."""
 
-
-@PROPERTY_ATTACKS.register(
+aia_raw = PROPERTY_ATTACKS.register(
     "aia_raw",
-    Facts(
-        "the same on the adversary's own columns, nothing exchanged",
-        _OWN_DATA,
-        _NEEDS,
-        _OWN_COLUMNS,
-    ),
-)
-def aia_raw(**options: Any) -> AttributeInference:
-    """AIA* on the adversary's own encoded columns and labels."""
-    return AttributeInference(AttributeInferenceConfig.of(**options), raw=True)
+    Facts("the same on the adversary's own columns, nothing exchanged", _OWN_DATA, _NEEDS, _OWN_COLUMNS),
+)(factory(_OF_OWN_COLUMNS, _PLAIN))
+"""AIA* on the adversary's own encoded columns and labels."""
 
-
-@PROPERTY_ATTACKS.register(
+aia_raw_adjusted = PROPERTY_ATTACKS.register(
     "aia_raw_adjusted",
     Facts("the null of every audit: own columns, the count corrected", _OWN_DATA, _NEEDS, (_ADJUSTED, *_OWN_COLUMNS)),
-)
-def aia_raw_adjusted(**options: Any) -> AttributeInference:
-    """AIA* with the count corrected as in `aia_adjusted`: what the adversary knows without the exchange.
+)(factory(_OF_OWN_COLUMNS, _CORRECTED))
+"""AIA* with the count corrected as in `aia_adjusted`: what the adversary knows without the exchange.
 
-    Every vertical audit runs it. What an attack is closer to the truth than this, paired by training, it has learned
-    from the exchange.
-    """
-    return AttributeInference(AttributeInferenceConfig(adjusted=True).with_options(**options), raw=True)
+Every vertical audit runs it. What an attack is closer to the truth than this, paired by training, it has learned from
+the exchange.
+"""

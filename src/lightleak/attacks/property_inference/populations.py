@@ -1,13 +1,12 @@
 """Populations of record norms at known fractions, and queries of the records (ProVFL Algorithm 1, lines 3-8, 11-13)."""
 
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
 from lightleak.core.errors import UsageError
 
 Features = Literal["quantiles", "sorted"]
-FEATURES: tuple[Features, ...] = get_args(Features)
 
 
 def fraction_grid(step: float) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Classifiers of single records, each trained without one fold of the auxiliary rows."""
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -9,7 +9,6 @@ from lightleak.attacks.property_inference.stacked_networks import FeatureRows, S
 from lightleak.core.seeds import derive_seed, generator
 
 Classifier = Literal["network", "svm", "decision_tree"]
-CLASSIFIERS: tuple[Classifier, ...] = get_args(Classifier)
 
 HIDDEN = (64, 32)
 """Hidden widths of the network (published code: d-64-32-1, ReLU, He's initialization, Adam, 50 epochs)."""

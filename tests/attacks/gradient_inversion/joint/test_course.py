@@ -8,7 +8,7 @@ import torch
 
 from lightleak.attacks.gradient_inversion.joint.attack import pose
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
-from lightleak.attacks.gradient_inversion.joint.course import Solution, solve, solve_noised
+from lightleak.attacks.gradient_inversion.joint.course import Solution, Work, solve, solve_noised
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem, JointRows
 from lightleak.attacks.gradient_inversion.joint.refinement import SOLVED
 from lightleak.core.seeds import generator
@@ -23,7 +23,7 @@ HOPELESS = JointConfig(steps=3, sweeps=0, rounds=0)
 def run(problem: JointProblem, labels: torch.Tensor, config: JointConfig) -> tuple[Solution, list[float]]:
     told: list[float] = []
     course = solve if problem.prior is None else solve_noised
-    return course(problem, labels, config, generator(0, "moves"), 5, told.append), told
+    return course(problem, labels, Work(config, generator(0, "moves"), 5, told.append)), told
 
 
 def test_a_start_that_explains_the_gradient_is_the_last(posed: Any) -> None:
@@ -52,7 +52,7 @@ def test_a_course_depends_on_seed_and_draws_alone(posed: Any) -> None:
     problem, truth = posed(whitened=True, n=6)
     one, other = (run(problem, truth.labels, HOPELESS)[0].rows for _ in range(2))
     assert torch.equal(one.codes, other.codes) and torch.equal(one.numbers, other.numbers)
-    elsewhere = solve(problem, truth.labels, HOPELESS, generator(0, "moves"), 6, lambda _: None).rows
+    elsewhere = solve(problem, truth.labels, Work(HOPELESS, generator(0, "moves"), 6, lambda _: None)).rows
     assert not torch.equal(one.numbers, elsewhere.numbers)
 
 
@@ -79,7 +79,7 @@ def test_rows_that_are_known_stay_until_the_others_are_solved(make_batch: Any, n
     for known in (2, 4):
         visible = JointRows(codes[:known], numbers[:known], truth.labels[:known])
         draws = generator(0, "moves")
-        found = solve_noised(problem, truth.labels, config, draws, 5, lambda _: None, visible)
+        found = solve_noised(problem, truth.labels, Work(config, draws, 5, lambda _: None), visible)
         assert torch.equal(found.rows.codes[:known], codes[:known])
         assert len(found.rows.labels) == 4 and found.ensemble
     assert torch.equal(found.rows.codes, codes), "nothing is left to solve"

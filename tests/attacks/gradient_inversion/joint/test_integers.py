@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from lightleak.attacks.gradient_inversion.joint.integers import round_integers
+from lightleak.attacks.gradient_inversion.joint.gauss_newton import round_integers
 from lightleak.core.seeds import generator
 
 

@@ -72,7 +72,7 @@ def test_twins_are_found(posed: Any) -> None:
 def test_a_cell_that_is_wrong_in_both_twins_is_mended(posed: Any, wrong_cell: Any) -> None:
     problem, rows = twins(posed)
     start = wrong_cell(problem, wrong_cell(problem, rows, 0, 0), 1, 0)
-    alone = descend(problem, start, 1, generator(0), labels_free=False)
+    alone = descend(problem, start, 1, generator(0))
     together, changes = descend_pairs(problem, start, generator(0))
     assert changes > 0
     assert torch.equal(together.codes, rows.codes)

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from lightleak.attacks.gradient_inversion.joint.continuous import Widths
+from lightleak.attacks.gradient_inversion.joint.continuous import widths_of
 from lightleak.attacks.gradient_inversion.joint.problem import JointRows
 from lightleak.attacks.gradient_inversion.joint.refinement import SOLVED, STAGES, Effort, refine, stage_of
 from lightleak.core.seeds import generator
@@ -21,7 +21,7 @@ def test_a_batch_with_blurred_numbers_is_solved(posed: Any) -> None:
     noise = 0.05 * torch.randn(truth.numbers.shape, generator=generator(2), dtype=torch.float64)
     start = JointRows(truth.codes, problem.space.clamp(truth.numbers + noise), truth.labels)
     effort = Effort(rounds=3, steps=200, reopenings=1, reopening_steps=100)
-    found, value = refine(problem, start, effort, Widths.of(problem), generator(0), 0)
+    found, value = refine(problem, start, effort, widths_of(problem), generator(0), 0)
     assert value < SOLVED
     assert torch.equal(found.codes, truth.codes)
 
@@ -29,5 +29,5 @@ def test_a_batch_with_blurred_numbers_is_solved(posed: Any) -> None:
 def test_no_effort_still_settles_and_never_makes_rows_worse(posed: Any) -> None:
     problem, truth = posed(whitened=True, n=6)
     start = JointRows(*problem.space.draw(6, generator(3)), truth.labels)
-    _, value = refine(problem, start, Effort(rounds=0), Widths.of(problem), generator(0), 0)
+    _, value = refine(problem, start, Effort(rounds=0), widths_of(problem), generator(0), 0)
     assert value < problem.value(start)

@@ -10,7 +10,7 @@ from torch import Tensor
 from lightleak.attacks import ATTACKS
 from lightleak.attacks.gradient_inversion.joint.attack import JointInversion, pose, together
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
-from lightleak.attacks.gradient_inversion.joint.continuous import Widths, matcher_of, stage_config
+from lightleak.attacks.gradient_inversion.joint.continuous import matcher_of, stage_config, widths_of
 from lightleak.attacks.gradient_inversion.joint.coordinate_descent import add_term, descend, energies
 from lightleak.attacks.gradient_inversion.joint.kernels import Gradient
 from lightleak.attacks.gradient_inversion.joint.labels import starting_labels
@@ -85,7 +85,7 @@ def test_the_engine_sees_the_mean_of_releases_under_unchanged_weights(make_batch
     slopes: list[Tensor] = []
     for problem in (posed_together(batch, update, (SIGMA,) * 3), posed_on_mean(batch, update)):
         settings = stage_config(precision="float64", mask_width=0.4, mask_width_end=0.1)
-        matcher = matcher_of(problem, labels, settings, torch.float64, Widths.of(problem)).at(0.5)  # type: ignore[attr-defined]
+        matcher = matcher_of(problem, labels, settings, torch.float64, widths_of(problem)).at(0.5)  # type: ignore[attr-defined]
         slopes.append(matcher.value_and_grad(x)[1] * problem.target_value)
     torch.testing.assert_close(slopes[0], 3 * slopes[1])
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import torch
 
-from lightleak.attacks.gradient_inversion.joint.continuous import Widths, stage_config
+from lightleak.attacks.gradient_inversion.joint.continuous import stage_config, widths_of
 from lightleak.attacks.gradient_inversion.joint.problem import JointRows
-from lightleak.attacks.gradient_inversion.joint.reopening import doubtful_rows, reopen
+from lightleak.attacks.gradient_inversion.joint.refinement import doubtful_rows, reopen
 
 
 def test_chosen_rows_are_found_again_and_the_others_stay(posed: Any) -> None:
@@ -15,7 +15,7 @@ def test_chosen_rows_are_found_again_and_the_others_stay(posed: Any) -> None:
     codes[chosen] = 0
     start = JointRows(codes, truth.numbers.clone(), truth.labels)
     config = stage_config(steps=400, learning_rate=0.2, numerical_learning_rate=0.05, temperature_end=0.2)
-    found = reopen(problem, start, chosen, 2, config, Widths.of(problem), 0)
+    found = reopen(problem, start, chosen, 2, config, widths_of(problem), 0)
     others = torch.tensor([0, 1, 3, 4, 6, 7])
     for rows in found:
         assert torch.equal(rows.codes[others], truth.codes[others])

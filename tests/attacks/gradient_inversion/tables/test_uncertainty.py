@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from lightleak.attacks.gradient_inversion.tables.entropy import cell_entropy
+from lightleak.attacks.gradient_inversion.tables.entropy import cell_entropy, cell_uncertainty
 from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
-from lightleak.attacks.gradient_inversion.tables.uncertainty import cell_uncertainty
 
 
 def test_found_rows_are_closed_and_missing_ones_as_open_as_the_prior(make_batch: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import torch
 
-from lightleak.attacks.attack import ATTACKS, Progress, UpdateAttack
+from lightleak.attacks.attack import ATTACKS, PartOfWork, Progress, UpdateAttack
 from lightleak.attacks.gradient_inversion.compose.composition import Course, joined_threat_model, refusal
 from lightleak.attacks.gradient_inversion.compose.peeling import as_one_batch
 from lightleak.attacks.settings import AttackSettings
@@ -177,35 +177,20 @@ class ComposedAttack(UpdateAttack):
             self.check(update)
         courses = [Course(update, seed) for update, seed in zip(updates, seeds, strict=True)]
         most = max(len(of_kind) for of_kind in self.stages.values())
-        report = None if progress is None else _Report(progress, 1 / most)
+        report = PartOfWork(progress, 1 / most)
         for turn in range(most):
             for kind, stages in self.stages.items():
                 if turn < len(stages):
                     open_ones = [c for c in courses if c.update.kind == kind and not c.is_over]
                     _run_stage(stages[turn], open_ones, device, report)
-        if report is not None:
-            report.finish(len(updates))
+        if progress is not None:
+            progress(len(updates) - report.done)  # stages that were not needed
         return [course.best(self.name) for course in courses]
 
     def _stages_of(self, update: ClientUpdate) -> list[UpdateAttack]:
         if not self.stages.get(update.kind):
             raise UnsupportedError(f"{self.name} has no stage for an update of kind {update.kind!r}")
         return self.stages[update.kind]
-
-
-class _Report:
-    """Passes on the progress of stages, each of which is a part of the work on an update."""
-
-    def __init__(self, progress: Progress, part: float) -> None:
-        self.progress, self.part, self.reported = progress, part, 0.0
-
-    def __call__(self, fraction: float) -> None:
-        self.reported += fraction * self.part
-        self.progress(fraction * self.part)
-
-    def finish(self, updates: int) -> None:
-        """Report the part of stages that were not needed."""
-        self.progress(updates - self.reported)
 
 
 def _run_stage(

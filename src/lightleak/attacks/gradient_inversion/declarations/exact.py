@@ -1,7 +1,5 @@
 """The attacks of this package, by name, and what their cards say beyond the code; docs/exact-inversion.md has more."""
 
-from typing import Any
-
 from lightleak.attacks.attack import ATTACKS
 from lightleak.attacks.gradient_inversion.compose.audit_max import AuditMaxConfig, audit_max
 from lightleak.attacks.gradient_inversion.exact.config import ExactConfig
@@ -12,6 +10,7 @@ from lightleak.attacks.gradient_inversion.joint.attack import JointInversion
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
 from lightleak.attacks.gradient_inversion.joint.pruned import PrunedConfig, PrunedInversion
 from lightleak.attacks.gradient_inversion.joint.signed import SignInversion, SignsConfig
+from lightleak.attacks.settings import factory
 from lightleak.core.facts import Facts
 
 _CHAIN = "A chain of Linear layers with ReLU between them, two of them hidden at least; cross-entropy."
@@ -113,34 +112,9 @@ _AUDIT_MAX = Facts(
 )
 
 
-@ATTACKS.register("exact", _EXACT)
-def exact(**options: Any) -> ExactOrFirstLayer:
-    """Make exact inversion of FedSGD gradients; raises `UsageError` for an unknown setting."""
-    return ExactOrFirstLayer(ExactConfig().with_options(**options))
-
-
-@ATTACKS.register("exact_joint", _JOINT)
-def exact_joint(**options: Any) -> JointInversion:
-    """Make joint inversion of FedSGD gradients; raises `UsageError` for an unknown setting."""
-    return JointInversion(JointConfig().with_options(**options))
-
-
-@ATTACKS.register("exact_pruned", _PRUNED)
-def exact_pruned(**options: Any) -> PrunedInversion:
-    """Make joint inversion of pruned gradients; raises `UsageError` for an unknown setting."""
-    return PrunedInversion(PrunedConfig().with_options(**options))
-
-
-@ATTACKS.register("exact_signs", _SIGNS)
-def exact_signs(**options: Any) -> SignInversion:
-    """Make joint inversion of signs; raises `UsageError` for an unknown setting."""
-    return SignInversion(SignsConfig().with_options(**options))
-
-
-@ATTACKS.register("exact_fedavg", _FEDAVG)
-def exact_fedavg(**options: Any) -> ExactFedAvg:
-    """Make exact inversion of weight updates; raises `UsageError` for an unknown setting."""
-    return ExactFedAvg(ExactFedAvgConfig().with_options(**options))
-
-
+exact = ATTACKS.register("exact", _EXACT)(factory(ExactOrFirstLayer, ExactConfig()))
+exact_joint = ATTACKS.register("exact_joint", _JOINT)(factory(JointInversion, JointConfig()))
+exact_pruned = ATTACKS.register("exact_pruned", _PRUNED)(factory(PrunedInversion, PrunedConfig()))
+exact_signs = ATTACKS.register("exact_signs", _SIGNS)(factory(SignInversion, SignsConfig()))
+exact_fedavg = ATTACKS.register("exact_fedavg", _FEDAVG)(factory(ExactFedAvg, ExactFedAvgConfig()))
 ATTACKS.register("audit_max", _AUDIT_MAX)(audit_max)

@@ -1,14 +1,13 @@
 """The published attacks of this family, each a configuration of the engine (TabLeak Sec. 4, its published settings)."""
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from functools import partial
 
 from lightleak.attacks.attack import ATTACKS, UpdateAttack
 from lightleak.attacks.gradient_inversion.config import EngineConfig, InversionConfig
 from lightleak.attacks.gradient_inversion.optimize.attack import GradientInversion
+from lightleak.attacks.settings import factory
 from lightleak.core.facts import Facts
-
-Engine = TypeVar("Engine", bound=EngineConfig)
 
 TABLEAK = "Vero et al., TabLeak: Tabular Data Leakage in Federated Learning, ICML 2023"
 
@@ -111,7 +110,7 @@ _DECLARATIONS: dict[str, tuple[str, str, InversionConfig, Facts]] = {
 
 
 def register_engine_attacks(
-    make: Callable[[str, str, Engine, str], UpdateAttack], declarations: Mapping[str, tuple[str, str, Engine, Facts]]
+    make: Callable[..., UpdateAttack], declarations: Mapping[str, tuple[str, str, EngineConfig, Facts]]
 ) -> None:
     """Register attacks that are settings of one engine.
 
@@ -119,12 +118,8 @@ def register_engine_attacks(
         make: from name, citation, settings and title to the attack.
         declarations: title, citation, settings and facts by name.
     """
-
-    def factory(name: str, title: str, citation: str, defaults: Engine) -> Callable[..., UpdateAttack]:
-        return lambda **options: make(name, citation, defaults.with_options(**options), title)
-
     for name, (title, citation, defaults, facts) in declarations.items():
-        ATTACKS.register(name, facts)(factory(name, title, citation, defaults))
+        ATTACKS.register(name, facts)(factory(partial(make, name, citation, title=title), defaults))
 
 
 register_engine_attacks(GradientInversion, _DECLARATIONS)

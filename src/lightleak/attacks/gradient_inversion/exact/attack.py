@@ -18,8 +18,9 @@ from lightleak.attacks.gradient_inversion.network.of_update import (
     row_network,
     statistics_of,
 )
+from lightleak.attacks.gradient_inversion.optimize.labels import each_row
+from lightleak.attacks.gradient_inversion.tables.entropy import cell_uncertainty
 from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
-from lightleak.attacks.gradient_inversion.tables.uncertainty import cell_uncertainty
 from lightleak.core.certificate import Feasibility
 from lightleak.core.errors import ObservationError
 from lightleak.core.observations import ClientUpdate
@@ -121,11 +122,8 @@ def _in_order(
     encoder: TableEncoder, prior: RowPrior, found: Found, feasibility: Feasibility, draws: torch.Generator
 ) -> CertifiedRows:
     """Rows in the order in which they were found, equal rows side by side, guesses last."""
-    residual, counts = found.residual, found.residual.counts.long()
-    times = counts.sum(-1)
-    source = torch.repeat_interleave(torch.arange(len(times), device=times.device), times)
-    classes = torch.arange(residual.network.n_classes, device=times.device)
-    labels = torch.cat([torch.repeat_interleave(classes, of_row) for of_row in counts]) if len(counts) else times
+    residual = found.residual
+    source, labels = each_row(residual.counts)
     cells, guessed_labels = guess_rows(residual, found.space, prior, draws)
     own = found.cells[0][source], found.cells[1][source]
     codes, numbers = (torch.cat([part, guessed]) for part, guessed in zip(own, cells, strict=True))
@@ -134,7 +132,7 @@ def _in_order(
         torch.cat([labels, guessed_labels]),
         cell_uncertainty(encoder, prior, len(source), len(guessed_labels)),
         residual.relative,
-        found.proof.of(source),
+        found.proof[source],
         _copies(*own, encoder),
         feasibility,
         len(guessed_labels),

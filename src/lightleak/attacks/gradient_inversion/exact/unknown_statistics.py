@@ -18,8 +18,8 @@ from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows
 from lightleak.attacks.gradient_inversion.network.batch_normalized import normalized_data
 from lightleak.attacks.gradient_inversion.network.client import batch_norms, client_network
 from lightleak.attacks.gradient_inversion.network.traced import over_batch
+from lightleak.attacks.gradient_inversion.tables.entropy import cell_uncertainty
 from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
-from lightleak.attacks.gradient_inversion.tables.uncertainty import cell_uncertainty
 from lightleak.core.observations import ClientUpdate
 from lightleak.data.column import Column, ColumnKind
 from lightleak.data.encoder import TableEncoder

@@ -20,7 +20,7 @@ from lightleak.attacks.gradient_inversion.joint.atoms import Nodes
 from lightleak.attacks.gradient_inversion.joint.capacity import is_hopeless
 from lightleak.attacks.gradient_inversion.joint.cell_prior import CellPrior, ties_of_marginals
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
-from lightleak.attacks.gradient_inversion.joint.course import Solution, solve, solve_noised
+from lightleak.attacks.gradient_inversion.joint.course import Solution, Work, reporting, solve, solve_noised
 from lightleak.attacks.gradient_inversion.joint.guess import Guess
 from lightleak.attacks.gradient_inversion.joint.kernels import Gradient, Kernels
 from lightleak.attacks.gradient_inversion.joint.labels import starting_labels
@@ -37,11 +37,10 @@ from lightleak.attacks.gradient_inversion.network.chain import (
 from lightleak.attacks.gradient_inversion.network.checks import require_one_gradient
 from lightleak.attacks.gradient_inversion.network.of_update import names_of_layers, row_network
 from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork
-from lightleak.attacks.gradient_inversion.tables.entropy import cell_entropy
+from lightleak.attacks.gradient_inversion.tables.entropy import cell_entropy, cell_uncertainty
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
 from lightleak.attacks.gradient_inversion.tables.row_prior import PriorSource, RowPrior
 from lightleak.attacks.gradient_inversion.tables.schema_inference import infer_domain
-from lightleak.attacks.gradient_inversion.tables.uncertainty import cell_uncertainty
 from lightleak.core.certificate import Feasibility
 from lightleak.core.errors import ObservationError
 from lightleak.core.observations import ClientUpdate
@@ -117,9 +116,9 @@ class JointInversion(OneGradientInversion[JointConfig]):
             return behind_errors(
                 problem, update, observed, errors, self.config, seed, feasibility, progress, estimate_error
             )
-        draws, report = generator(seed, "joint"), _Differences(progress)
+        draws, report = generator(seed, "joint"), reporting(progress)
         labels = starting_labels(update, problem.space, draws)
-        found = solve(problem, labels, self.config, draws, derive_seed(seed, "joint"), report)
+        found = solve(problem, labels, Work(self.config, draws, derive_seed(seed, "joint"), report))
         rows = certified_rows(problem, update, found, feasibility, observed)
         report(1.0)
         return rows
@@ -151,7 +150,7 @@ def behind_errors(
         estimate_error: of the root of the variances, relative, where they are estimated.
         proves: whether errors are independent of each other and as the variances say, so that rows may be certified.
     """
-    draws, report = generator(seed, "joint"), _Differences(progress)
+    draws, report = generator(seed, "joint"), reporting(progress)
     labels = starting_labels(update, problem.space, draws)
     guess = Guess.of(problem, update, seed)
     if is_hopeless(problem, labels, generator(seed, "believed")):
@@ -160,7 +159,8 @@ def behind_errors(
     visible = None
     if len(observed) == 1:
         visible = rows_that_stand_out(problem, update, variances[0], draws)
-    found = solve_noised(problem, labels, config, draws, derive_seed(seed, "joint"), report, visible, guess.cells)
+    work = Work(config, draws, derive_seed(seed, "joint"), report)
+    found = solve_noised(problem, labels, work, visible, guess.cells)
     if found.is_guess_better:
         return guess.reconstruction(problem, labels, feasibility)
     rows = certified_rows(problem, update, found, feasibility, observed, variances if proves else None, estimate_error)
@@ -242,7 +242,7 @@ def certified_rows(
         counts = labels.new_zeros(len(distinct), labels.shape[1]).index_add(0, which, labels)
         target = tuple(problem.target[layer] for layer in tested[0])
         batch = Residual.of(networks[0], target, n).explaining(distinct, counts)
-        proof = proven_together(batch, problem.space).of(which)
+        proof = proven_together(batch, problem.space)[which]
     return CertifiedRows(encoded, found.rows.labels, uncertainty, residual, proof, times[which], feasibility)
 
 
@@ -296,15 +296,3 @@ def together(
     nodes = Nodes.of(chains, shares, apart=True)
     target = tuple(torch.stack([s * g for s, g in zip(shares, of, strict=True)]) for of in zip(*observed, strict=True))
     return replace(problem, nodes=nodes, target=target)
-
-
-class _Differences:
-    """Tells a progress of shares done since the last call what a course reports as shares done in all."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self.progress, self.done = progress, 0.0
-
-    def __call__(self, done: float) -> None:
-        if self.progress is not None and done > self.done:
-            self.progress(done - self.done)
-        self.done = max(self.done, done)

@@ -12,7 +12,7 @@ from lightleak.attacks.gradient_inversion.optimize.engine import invert
 from lightleak.attacks.gradient_inversion.optimize.matcher import Annealed, Matcher
 from lightleak.attacks.gradient_inversion.optimize.mlp_matcher import MLPMatcher
 from lightleak.attacks.gradient_inversion.optimize.objective import relative_error
-from lightleak.attacks.gradient_inversion.optimize.priors import LEAST_SHARE, BelievedMatcher, RowBelief
+from lightleak.attacks.gradient_inversion.optimize.priors import BelievedMatcher, RowBelief, cells_believed
 from lightleak.attacks.gradient_inversion.optimize.straight_through import StraightThrough
 from lightleak.attacks.gradient_inversion.optimize.whitening import Comparison, Whitening
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
@@ -46,16 +46,10 @@ class SpaceRelaxation(Relaxation):
         constants = (encoder.shift, encoder.scale, *encoder.encoded_bounds(), unit)
         shift, scale, lower, upper, unit = (value.to(dtype) for value in constants)
         super().__init__(encoder.layout, shift, scale, lower, upper, "softmax", "clamp", unit, True, temperature_end)
-        if encoder.layout.categorical:
-            present = torch.zeros(encoder.width, dtype=torch.bool, device=shift.device)
-            for block, kept in zip(encoder.layout.categorical, space.present, strict=True):
-                present[block.start + kept] = True
-            self.logit_shift = torch.where(
-                ~present & (self.logit_scale != 0), torch.full_like(self.logit_shift, -torch.inf), self.logit_shift
-            )
+        self.logit_shift = self.only(space.is_present).logit_shift
         bound = [j for j in range(len(at)) if j not in space.free]
         self.bound = [at[j] for j in bound]
-        self.offset, self.follows = (value.to(dtype) for value in _dependence(space, bound))
+        self.offset, self.follows = (value.to(dtype) for value in space.dependence(bound))
 
     def forward(self, z: Tensor) -> tuple[Tensor, State]:
         """See `Relaxation`."""
@@ -73,49 +67,10 @@ class SpaceRelaxation(Relaxation):
         return super().backward(grad, state)
 
 
-def _dependence(space: RowDomain, bound: list[int]) -> tuple[Tensor, Tensor]:
-    """Constants and ties as an affine function of the other encoded columns: ``[b]`` and ``[d, b]``."""
-    encoder = space.encoder
-    offset, follows = encoder.shift.new_zeros(len(bound)), encoder.shift.new_zeros(encoder.width, len(bound))
-    for i, j in enumerate(bound):
-        at = encoder.numerical_positions[j]
-        if j in space.constants:
-            offset[i] = (space.constants[j] - encoder.shift[at]) / encoder.scale[at]
-            continue
-        tie = space.ties[j]
-        block = encoder.layout.categorical[tie.column]
-        values = tie.values / encoder.scale[at]
-        follows[block.slice, i] = encoder.scale[block.slice] * values
-        offset[i] = (encoder.shift[block.slice] * values).sum() - encoder.shift[at] / encoder.scale[at]
-    return offset, follows
-
-
 def belief_of(space: RowDomain, dtype: torch.dtype = torch.float64) -> RowBelief:
     """What is believed of the space's rows, as the engine takes it; of numbers that are not free nothing is."""
-    encoder, free = space.encoder, _free_positions(space)
-    log_share, mean, shift, scale = (torch.zeros_like(encoder.shift) for _ in range(4))
-    deviation, skewed = torch.full_like(mean, torch.inf), torch.zeros_like(mean, dtype=torch.bool)
-    for block, share in zip(encoder.layout.categorical, space.prior.shares, strict=True):
-        log_share[block.slice] = share.clamp_min(LEAST_SHARE).log()
-        shift[block.slice], scale[block.slice] = encoder.shift[block.slice], encoder.scale[block.slice]
-    mean[free] = (space.center - encoder.shift[free]) / encoder.scale[free]
-    deviation[free] = space.unit / encoder.scale[free]
-    skewed[free] = space.skewed
-    lower, upper = encoder.encoded_bounds()
-
-    def placed(values: Tensor) -> Tensor:
-        return values.to(dtype)[None, None, None]
-
-    return RowBelief(
-        placed(log_share),
-        placed(shift),
-        placed(scale),
-        placed(mean),
-        placed(deviation),
-        placed(lower),
-        placed(upper),
-        skewed[None, None, None],
-    )
+    bound = [at for at in space.encoder.numerical_positions if at not in space.free_positions]
+    return RowBelief.stacked([cells_believed(space.prior, space.encoder, bound)], space.encoder.shift.device, dtype)
 
 
 def prior_start(space: RowDomain, rows: int, seed: int, restart: int) -> Tensor:
@@ -146,7 +101,7 @@ def one_hot_start(space: RowDomain, rows: JointRows, amplitude: float) -> Tensor
 
 def _set_numbers(start: Tensor, space: RowDomain, numbers: Tensor) -> None:
     """Variables of free numbers: a variable 0 is the encoded value 0, one unit is a deviation."""
-    at = _free_positions(space)
+    at = space.free_positions
     start[:, at] = numbers + (space.center - space.encoder.shift[at]) / space.unit
 
 
@@ -155,7 +110,7 @@ def optimize(
     starts: Tensor,
     labels: Tensor,
     config: EngineConfig,
-    widths: "Widths | None" = None,
+    widths: Tensor | None = None,
     compared: Comparison | None = None,
 ) -> list[JointRows]:
     """Run the engine from starts ``[restarts, n, d]`` with labels ``[n]``, one result per start.
@@ -165,34 +120,28 @@ def optimize(
         starts: variables of `SpaceRelaxation`.
         labels: of the rows, which stay.
         config: steps, rates, widths of the masks and temperature.
-        widths: typical deviations of the network, where they are known.
+        widths: see `widths_of`, where they are known.
         compared: see `matcher_of`.
     """
     dtype = torch.float64 if config.precision == "float64" else torch.float32
     relaxation = SpaceRelaxation(problem.space, config.temperature_end, dtype)
-    matcher = matcher_of(problem, labels, config, dtype, widths or Widths.of(problem), compared)
+    widths = widths_of(problem) if widths is None else widths
+    matcher = matcher_of(problem, labels, config, dtype, widths, compared)
     found = invert(starts.to(dtype).unsqueeze(0), relaxation, matcher, config)
     return [_rows(problem.space, x, labels) for x in found.x[0]]
 
 
-class Widths:
-    """Typical deviations of the networks' pre-activations over random rows ``[T, hidden layers]``.
+def widths_of(problem: JointProblem) -> Tensor:
+    """Typical deviations of the networks' pre-activations over random rows ``[T, hidden layers]``; of ReLU alone.
 
-    ReLU alone has a use for them.
+    They are measured on random rows of the problem's space, the same for every seed.
     """
-
-    def __init__(self, deviations: Tensor) -> None:
-        self.deviations = deviations
-
-    @classmethod
-    def of(cls, problem: JointProblem) -> "Widths":
-        """Measured on random rows of the problem's space, the same for every seed."""
-        nodes = problem.nodes
-        if nodes.activation.smooth is not None:
-            return cls(nodes.shares.new_ones(len(nodes.shares), nodes.depth - 1))
-        rows = problem.space.rows.of(*problem.space.draw(WIDTH_ROWS, generator(0, "widths")))
-        found = [chain.forward(rows).preactivations for chain in problem.nodes.chains]
-        return cls(torch.stack([torch.stack([a.std(0).mean() for a in layers]) for layers in found]))
+    nodes = problem.nodes
+    if nodes.activation.smooth is not None:
+        return nodes.shares.new_ones(len(nodes.shares), nodes.depth - 1)
+    rows = problem.space.rows.of(*problem.space.draw(WIDTH_ROWS, generator(0, "widths")))
+    found = [chain.forward(rows).preactivations for chain in problem.nodes.chains]
+    return torch.stack([torch.stack([a.std(0).mean() for a in layers]) for layers in found])
 
 
 def matcher_of(
@@ -200,13 +149,13 @@ def matcher_of(
     labels: Tensor,
     config: EngineConfig,
     dtype: torch.dtype,
-    widths: Widths,
+    widths: Tensor,
     compared: Comparison | None = None,
 ) -> Matcher:
     """The engine's closed form on the problem's distance, or on another measure of gradients in the prior's units."""
     nodes = problem.nodes.to(dtype)
     targets = [t.to(dtype).reshape(-1, *t.shape[-2:]) for t in problem.target]
-    straight = StraightThrough(widths.deviations.to(dtype), config.mask_width, config.mask_width_end)
+    straight = StraightThrough(widths.to(dtype), config.mask_width, config.mask_width_end)
     is_kinked = nodes.activation.smooth is None
     matcher: Matcher = MLPMatcher(
         nodes.weights,
@@ -267,14 +216,10 @@ def _rows(space: RowDomain, x: Tensor, labels: Tensor) -> JointRows:
         raw[:, block.start + present].argmax(-1)
         for block, present in zip(encoder.layout.categorical, space.present, strict=True)
     ]
-    at = _free_positions(space)
+    at = space.free_positions
     numbers = space.clamp((raw[:, at] - space.center) / space.unit)
     stacked = torch.stack(codes, -1) if codes else labels.new_empty(len(x), 0)
     return JointRows(stacked, numbers, labels)
-
-
-def _free_positions(space: RowDomain) -> list[int]:
-    return [space.encoder.numerical_positions[j] for j in space.free]
 
 
 def stage_config(**options: Any) -> EngineConfig:

@@ -4,8 +4,6 @@ Taking a row out of the batch leaves the residual R; another row c·atom in its 
 ``|R|^2 - 2 c <atom, R> + c^2 |atom|^2``. All candidates of a row are measured in one batch, and the best is taken.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -25,63 +23,42 @@ TINY = 1e-7
 """Uniform draws keep this far from 0 and 1, whose Gumbel values are infinite."""
 
 
-@dataclass(frozen=True)
-class Moves:
-    """Which values are tried for a number, in addition to its lower bound and one value anywhere between the bounds.
-
-    Attributes:
-        near: random steps from its own value.
-        wide: draws from a standard Gaussian.
-    """
-
-    near: int = 8
-    wide: int = 4
+NEAR, WIDE = 8, 4
+"""Values tried for a number: random steps from its own, and draws from a standard Gaussian. Its lower bound and a value
+anywhere between the bounds are tried, too."""
 
 
 def descend(
-    problem: JointProblem,
-    rows: JointRows,
-    sweeps: int,
-    generator: torch.Generator,
-    moves: Moves = Moves(),
-    labels_free: bool = True,
-    dtype: torch.dtype = torch.float32,
-    temperature: float = 0.0,
+    problem: JointProblem, rows: JointRows, sweeps: int, generator: torch.Generator, temperature: float = 0.0
 ) -> JointRows:
     """Sweep over all rows in random order until a sweep changes nothing.
+
+    Candidates are measured in float32; the residual is taken anew in float64 before every sweep.
 
     Args:
         problem: what rows are held against.
         rows: where to start.
         sweeps: at most so many.
         generator: a CPU generator.
-        moves: of the numbers.
-        labels_free: try every label too; else each row keeps its own.
-        dtype: precision in which candidates are measured; the residual is taken anew in float64 before every sweep.
         temperature: draw a candidate with weight ``exp(-objective / temperature)`` (by Gumbel noise) in place of the
             best, to leave poor minima; 0 takes the best.
     """
     for _ in range(sweeps):
-        rows, changed = _sweep(problem, rows, generator, moves, labels_free, dtype, temperature)
+        rows, changed = _sweep(problem, rows, generator, temperature)
         if not changed:
             break
     return rows
 
 
 def _sweep(
-    problem: JointProblem,
-    rows: JointRows,
-    generator: torch.Generator,
-    moves: Moves,
-    labels_free: bool,
-    dtype: torch.dtype,
-    temperature: float,
+    problem: JointProblem, rows: JointRows, generator: torch.Generator, temperature: float
 ) -> tuple[JointRows, int]:
     """One pass over the rows, and how many of them changed."""
+    dtype = torch.float32
     kernels = problem.kernels.to(dtype)
     applied = tuple(r.to(dtype) for r in problem.kernels.apply(problem.residual(rows)))
     codes, numbers, labels = rows.codes.clone(), rows.numbers.clone(), rows.labels.clone()
-    tried = number_moves(problem.space, numbers, generator, moves)
+    tried = number_moves(problem.space, numbers, generator)
     changed = 0
     for i in torch.randperm(len(codes), generator=generator).tolist():
         terms = problem.terms_around(codes[i], numbers[i], tried[i], dtype)
@@ -93,16 +70,12 @@ def _sweep(
         if problem.prior is not None:
             penalty = problem.penalties_around(codes[i], numbers[i], tried[i]).to(dtype)
             energy = energy + problem.prior_weight * penalty.unsqueeze(1)
-        if not labels_free:
-            energy = energy[:, label : label + 1]
         if temperature > 0:
             uniform = torch.rand(energy.shape, generator=generator).to(energy).clamp(TINY, 1 - TINY)
             energy = energy + temperature * (-uniform.log()).log()
-        best = int(energy.argmin())
-        choice, to = divmod(best, energy.shape[1])
-        to = to if labels_free else label
-        kept = energy[0, label if labels_free else 0]
-        if not float(energy.flatten()[best]) < float(kept - LEAST_GAIN * kept.abs()):
+        choice, to = divmod(int(energy.argmin()), energy.shape[1])
+        kept = energy[0, label]
+        if not float(energy[choice, to]) < float(kept - LEAST_GAIN * kept.abs()):
             continue
         codes[i], numbers[i] = neighbor(problem.space, codes[i], numbers[i], tried[i], choice)
         labels[i] = to
@@ -134,17 +107,13 @@ def added(applied: Gradient, errors: Gradient, hidden: Gradient, kernels: Kernel
     return tuple(layers)
 
 
-def number_moves(space: RowDomain, numbers: Tensor, generator: torch.Generator, moves: Moves) -> Tensor:
+def number_moves(space: RowDomain, numbers: Tensor, generator: torch.Generator) -> Tensor:
     """Values to try for the numbers ``[n, F]``: ``[n, F, m]``, inside their bounds."""
     shape, device = numbers.shape, numbers.device
-
-    def drawn(draw: torch.Tensor) -> Tensor:
-        return draw.to(device)
-
-    size = 10 ** (-LOCAL_DECADES * torch.rand(*shape, moves.near, generator=generator, dtype=torch.float64))
-    steps = drawn(size * torch.randn(*shape, moves.near, generator=generator, dtype=torch.float64))
-    wide = drawn(torch.randn(*shape, moves.wide, generator=generator, dtype=torch.float64))
-    even = drawn(torch.rand(*shape, 1, generator=generator, dtype=torch.float64))
+    size = 10 ** (-LOCAL_DECADES * torch.rand(*shape, NEAR, generator=generator, dtype=torch.float64))
+    steps = (size * torch.randn(*shape, NEAR, generator=generator, dtype=torch.float64)).to(device)
+    wide = torch.randn(*shape, WIDE, generator=generator, dtype=torch.float64).to(device)
+    even = torch.rand(*shape, 1, generator=generator, dtype=torch.float64).to(device)
     lower, upper = space.lower.unsqueeze(-1), space.upper.unsqueeze(-1)
     values = torch.cat(
         [numbers.unsqueeze(-1) + steps, wide, lower + (upper - lower) * even, lower.expand(*shape, 1)], -1

@@ -1,6 +1,6 @@
 """The course of joint inversion: one for gradients as they were computed, one for noised gradients."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -9,11 +9,10 @@ from torch import Tensor
 from lightleak.attacks.attack import Progress
 from lightleak.attacks.gradient_inversion.config import EngineConfig
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
-from lightleak.attacks.gradient_inversion.joint.continuous import Widths, optimize, prior_start, stage_config
+from lightleak.attacks.gradient_inversion.joint.continuous import optimize, prior_start, stage_config, widths_of
 from lightleak.attacks.gradient_inversion.joint.coordinate_descent import descend
 from lightleak.attacks.gradient_inversion.joint.decision import Cells, is_no_better
-from lightleak.attacks.gradient_inversion.joint.gauss_newton import gauss_newton
-from lightleak.attacks.gradient_inversion.joint.integers import round_integers
+from lightleak.attacks.gradient_inversion.joint.gauss_newton import gauss_newton, round_integers
 from lightleak.attacks.gradient_inversion.joint.kernels import Kernels
 from lightleak.attacks.gradient_inversion.joint.labels import labels_without
 from lightleak.attacks.gradient_inversion.joint.pair_descent import descend_pairs
@@ -74,17 +73,34 @@ Report = Callable[[float], None]
 """Called with the share of the work that is done."""
 
 
-def reporting(progress: Progress | None, parts: int = 1) -> Report:
-    """Report the share done of one of several parts as work done since the last call."""
+def reporting(progress: Progress | None) -> Report:
+    """Report the share done in all as work done since the last call."""
     done = 0.0
 
     def report(share: float) -> None:
         nonlocal done
         if progress is not None and share > done:
-            progress((share - done) / parts)
+            progress(share - done)
         done = max(done, share)
 
     return report
+
+
+@dataclass(frozen=True)
+class Work:
+    """How much a course does, and where its random numbers come from.
+
+    Attributes:
+        config: the settings.
+        draws: a CPU generator, for moves.
+        seed: root of the starts.
+        report: called with the share of the work that is done.
+    """
+
+    config: JointConfig
+    draws: torch.Generator
+    seed: int
+    report: Report
 
 
 @dataclass(frozen=True)
@@ -109,20 +125,16 @@ class Solution:
         return not self.ensemble and self.value < SOLVED
 
 
-def solve(
-    problem: JointProblem, labels: Tensor, config: JointConfig, draws: torch.Generator, seed: int, report: Report
-) -> Solution:
+def solve(problem: JointProblem, labels: Tensor, work: Work) -> Solution:
     """Rows behind a gradient without noise: start, refine, and start again where that did not explain it.
 
     Args:
         problem: with whitened kernels.
         labels: to start from ``[n]``.
-        config: the settings.
-        draws: a CPU generator, for moves.
-        seed: root of the starts.
-        report: called with the work done.
+        work: see there.
     """
-    widths, first = Widths.of(problem), fresh(config.steps, WIDTH, WIDTH_END)
+    config, draws, seed = work.config, work.draws, work.seed
+    widths, first = widths_of(problem), fresh(config.steps, WIDTH, WIDTH_END)
     effort = Effort(config.rounds, config.round_steps, config.reopenings)
     best: Solution | None = None
     for restart in range(config.restarts):
@@ -130,7 +142,7 @@ def solve(
         rows = optimize(problem, start, labels, first, widths)[0]
         rows = descend(problem, rows, config.sweeps, draws)
         rows, value = refine(problem, rows, effort, widths, draws, derive_seed(seed, "reopened", restart))
-        report((restart + 1) / config.restarts)
+        work.report((restart + 1) / config.restarts)
         if best is None or value < best.value:
             best = Solution(rows, value)
         if value < SOLVED:
@@ -142,14 +154,7 @@ def solve(
 
 
 def solve_noised(
-    problem: JointProblem,
-    labels: Tensor,
-    config: JointConfig,
-    draws: torch.Generator,
-    seed: int,
-    report: Report,
-    visible: JointRows | None = None,
-    guess: Cells | None = None,
+    problem: JointProblem, labels: Tensor, work: Work, visible: JointRows | None = None, guess: Cells | None = None
 ) -> Solution:
     """The most probable rows behind a noised gradient: several starts descend the posterior, are pooled, and continue.
 
@@ -163,24 +168,21 @@ def solve_noised(
     Args:
         problem: with plain kernels and a prior, whose weight is twice the noise's variance.
         labels: to start from ``[n]``.
-        config: the settings.
-        draws: a CPU generator, for moves.
-        seed: root of the starts.
-        report: called with the work done.
+        work: see there.
         visible: rows that are known already, see `visible_rows`; at most n.
         guess: rows that were guessed without the update.
     """
-    widths, white = Widths.of(problem), whitened(problem)
+    config, draws, report = work.config, work.draws, work.report
+    widths, white = widths_of(problem), whitened(problem)
     if visible is None or not len(visible.labels):
-        found = _started(problem, white, labels, config, draws, seed, report, widths, range(1))
+        found = _started(problem, white, labels, work, widths, range(1))
         if guess is not None and white is None and is_no_better(problem, found[0], guess, draws):
             report(1.0)
             return Solution(found[0], problem.value(found[0]), tuple(found), is_guess_better=True)
         if white is None or not is_explained(problem, found[0]):
-            rest = range(1, config.noised_restarts)
-            found += _started(problem, white, labels, config, draws, seed, report, widths, rest)
+            found += _started(problem, white, labels, work, widths, range(1, config.noised_restarts))
     else:
-        found = _beside(problem, labels, config, draws, seed, report, visible)
+        found = _beside(problem, labels, work, visible)
         found[0] = _finer(problem, found[0])
         if len(visible.labels) == problem.n_rows and is_explained(problem, found[0]):
             report(1.0)
@@ -196,7 +198,7 @@ def solve_noised(
         if problem.objective(rows) > before - LEAST_NATS * problem.prior_weight:
             break
     if config.noised_rounds:
-        rows = _refined(problem, white, rows, config, widths, draws, seed)
+        rows = _refined(problem, white, rows, work, widths)
     if visible is not None and len(visible.labels) and not is_explained(problem, rows):
         rows = found[0]  # what leaves more than noise is no reason to give up rows that stand out of it
     report(1.0)
@@ -204,22 +206,14 @@ def solve_noised(
     return Solution(rows, problem.value(rows), tuple(ensemble))
 
 
-def _refined(
-    problem: JointProblem,
-    white: "Whitened | None",
-    rows: JointRows,
-    config: JointConfig,
-    widths: Widths,
-    draws: torch.Generator,
-    seed: int,
-) -> JointRows:
+def _refined(problem: JointProblem, white: "Whitened | None", rows: JointRows, work: Work, widths: Tensor) -> JointRows:
     """Rows that leave more than the noise, refined as without noise: by a whitened distance where it is weak."""
     if is_explained(problem, rows):
         return rows
     by, solved = (problem, SOLVED) if white is None else (white.problem, white.noise)
-    effort = Effort(config.rounds, config.round_steps, config.reopenings, solved=solved)
-    tried, _ = refine(by, rows, effort, widths, draws, derive_seed(seed, "reopened"))
-    return min([rows, _settled(problem, tried, draws)], key=problem.objective)
+    effort = Effort(work.config.rounds, work.config.round_steps, work.config.reopenings, solved=solved)
+    tried, _ = refine(by, rows, effort, widths, work.draws, derive_seed(work.seed, "reopened"))
+    return min([rows, _settled(problem, tried, work.draws)], key=problem.objective)
 
 
 def _finer(problem: JointProblem, rows: JointRows) -> JointRows:
@@ -229,15 +223,7 @@ def _finer(problem: JointProblem, rows: JointRows) -> JointRows:
     return min([rows, gauss_newton(problem, rows, NUMBER_STEPS)[0]], key=problem.objective)
 
 
-def _beside(
-    problem: JointProblem,
-    labels: Tensor,
-    config: JointConfig,
-    draws: torch.Generator,
-    seed: int,
-    report: Report,
-    visible: JointRows,
-) -> list[JointRows]:
+def _beside(problem: JointProblem, labels: Tensor, work: Work, visible: JointRows) -> list[JointRows]:
     """Batches of the rows that are known already and all others, solved by themselves; the best first.
 
     A weak row would be bent to whatever the others leave.
@@ -245,24 +231,22 @@ def _beside(
     if len(visible.labels) == problem.n_rows:
         return [visible]
     left = labels_without(labels, visible.labels)
-    others = solve_noised(problem.without(visible), left, config, draws, derive_seed(seed, "others"), report)
-    return [visible.and_also(rows) for rows in others.ensemble]
+    others = solve_noised(problem.without(visible), left, replace(work, seed=derive_seed(work.seed, "others")))
+    return [visible.joined(rows) for rows in others.ensemble]
 
 
 def _started(
     problem: JointProblem,
     white: "Whitened | None",
     labels: Tensor,
-    config: JointConfig,
-    draws: torch.Generator,
-    seed: int,
-    report: Report,
-    widths: Widths,
+    work: Work,
+    widths: Tensor,
     restarts: range,
 ) -> list[JointRows]:
     """Batches from draws of the prior; every other one goes by a whitened distance where the noise is weak."""
+    config, draws = work.config, work.draws
     plain = fresh(config.noised_steps, NOISED_WIDTH, NOISED_WIDTH_END)
-    starts = [prior_start(problem.space, problem.n_rows, seed, restart) for restart in restarts]
+    starts = [prior_start(problem.space, problem.n_rows, work.seed, restart) for restart in restarts]
     if white is None and starts:
         moved_rows = optimize(problem, torch.stack(starts), labels, plain, widths)
     found: list[JointRows] = []
@@ -275,10 +259,9 @@ def _started(
             first = fresh(WHITENED_LONGER * config.noised_steps, WIDTH, WIDTH_END)
             rows = optimize(white.problem, start.unsqueeze(0), labels, first, widths)[0]
             rows = descend(white.problem, rows, NOISED_SWEEPS, draws)
-        for temperature in TEMPERATURES:
-            rows = descend(problem, rows, 1, draws, temperature=temperature * problem.prior_weight)
+        rows = _cooled(problem, rows, draws, TEMPERATURES)
         found.append(descend(problem, rows, NOISED_SWEEPS, draws))
-        report((restart + 1) / (config.noised_restarts + 1))
+        work.report((restart + 1) / (config.noised_restarts + 1))
         if white is not None and is_explained(problem, found[-1]):
             break
     return found
@@ -326,8 +309,11 @@ def _settled(problem: JointProblem, rows: JointRows, draws: torch.Generator) -> 
     return descend(problem, rows, NOISED_SWEEPS, draws)
 
 
-def _cooled(problem: JointProblem, rows: JointRows, draws: torch.Generator) -> JointRows:
-    for temperature in COOLING:
+def _cooled(
+    problem: JointProblem, rows: JointRows, draws: torch.Generator, temperatures: Sequence[float] = COOLING
+) -> JointRows:
+    """A sweep at each temperature, in units of the posterior's own."""
+    for temperature in temperatures:
         rows = descend(problem, rows, 1, draws, temperature=temperature * problem.prior_weight)
     return rows
 

@@ -9,8 +9,8 @@ from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
 from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows
 from lightleak.attacks.gradient_inversion.joint.decision import Cells
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem, JointRows
+from lightleak.attacks.gradient_inversion.tables.entropy import cell_uncertainty
 from lightleak.attacks.gradient_inversion.tables.guessed_rows import best_guess
-from lightleak.attacks.gradient_inversion.tables.uncertainty import cell_uncertainty
 from lightleak.core.certificate import Feasibility
 from lightleak.core.observations import ClientUpdate
 from lightleak.data.marginals import Marginals, statistics_marginals

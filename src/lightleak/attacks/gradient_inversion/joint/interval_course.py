@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.exact.config import ExactSettings
-from lightleak.attacks.gradient_inversion.joint.continuous import Widths, one_hot_start, optimize, prior_start
+from lightleak.attacks.gradient_inversion.joint.continuous import one_hot_start, optimize, prior_start, widths_of
 from lightleak.attacks.gradient_inversion.joint.course import WIDTH, WIDTH_END, Report, Solution, fresh
 from lightleak.attacks.gradient_inversion.joint.decision import Cells, is_guess_better
 from lightleak.attacks.gradient_inversion.joint.interval_descent import descend_within, exchange
@@ -100,7 +100,7 @@ def solve_within(
         report: called with the share of the work done.
         guess: rows that were guessed without the update.
     """
-    widths, sharp = Widths.of(problem), intervals.at(1.0)
+    widths, sharp = widths_of(problem), intervals.at(1.0)
 
     def value(rows: JointRows) -> float:
         return objective(problem, sharp, rows)
@@ -117,10 +117,7 @@ def solve_within(
     report(1 / (1 + config.rounds))
     for done in range(config.rounds):
         before = value(best)
-        pool = found[0]
-        for other in found[1:]:
-            pool = pool.and_also(other)
-        best = exchange(problem, sharp, best, pool, draws)
+        best = exchange(problem, sharp, best, found[0].joined(*found[1:]), draws)
         best = descend_within(problem, sharp, best, config.sweeps, draws)
         again = [one_hot_start(problem.space, best, amplitude) for amplitude in AMPLITUDES]
         resumed = run(again, best.labels, config.round_steps, replace(intervals, factor=RESUMED))
@@ -153,7 +150,7 @@ def labels_by_starts(
     n = problem.n_rows
     if problem.nodes.weights[-1].shape[1] != 2 or n < 2:
         return labels
-    widths, sharp, blurred = Widths.of(problem), intervals.at(1.0), intervals.to(torch.float32)
+    widths, sharp, blurred = widths_of(problem), intervals.at(1.0), intervals.to(torch.float32)
     starts = torch.stack([prior_start(problem.space, n, seed, restart) for restart in range(COUNTING_STARTS)])
     settings = fresh(max(1, int(COUNTING_SHARE * config.steps)), WIDTH, WIDTH_END)
 

@@ -7,7 +7,7 @@ also allows for whole rows of other solutions as candidates, which combines what
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.joint.coordinate_descent import Moves, neighbor, number_moves
+from lightleak.attacks.gradient_inversion.joint.coordinate_descent import neighbor, number_moves
 from lightleak.attacks.gradient_inversion.joint.intervals import Intervals
 from lightleak.attacks.gradient_inversion.joint.kernels import Gradient
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem, JointRows
@@ -31,7 +31,7 @@ def descend_within(
     intervals, classes = intervals.to(torch.float32), problem.nodes.weights[-1].shape[1]
     for _ in range(sweeps):
         codes, numbers, labels = rows.codes.clone(), rows.numbers.clone(), rows.labels.clone()
-        tried = number_moves(problem.space, numbers, generator, Moves())
+        tried = number_moves(problem.space, numbers, generator)
         total, changed = _float32(problem.gradient(rows)), 0
         for i in torch.randperm(len(codes), generator=generator).tolist():
             terms = problem.terms_around(codes[i], numbers[i], tried[i], torch.float32)
@@ -71,7 +71,7 @@ def exchange(
     codes, numbers, labels = rows.codes.clone(), rows.numbers.clone(), rows.labels.clone()
     total = _float32(problem.gradient(rows))
     for i in torch.randperm(len(codes), generator=generator).tolist():
-        tried = JointRows(codes[i : i + 1], numbers[i : i + 1], labels[i : i + 1]).and_also(pool)
+        tried = JointRows(codes[i : i + 1], numbers[i : i + 1], labels[i : i + 1]).joined(pool)
         terms = problem.terms(tried.codes, tried.numbers, torch.float32)
         errors = tuple(e[0] for e in terms.weighted(terms.of_labels(tried.labels, problem.n_rows)))
         hidden = tuple(h[0] for h in terms.hidden)

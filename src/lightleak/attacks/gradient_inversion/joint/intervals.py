@@ -11,7 +11,7 @@ as f vanishes and takes a quarter of the time.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Self
 
 import torch
@@ -134,7 +134,7 @@ class Intervals:
             errors: ``e_l`` of the rows, with their labels ``[m, out]``.
             hidden: ``(h_{l-1}, 1)`` of the rows ``[m, in + 1]``.
         """
-        total: Tensor | float = 0.0
+        layers = []
         for layer, (own, weight, e, h) in enumerate(zip(rest, self._weights, errors, hidden, strict=True)):
             size = max(1, (FAST_ELEMENTS if own.device.type == "cpu" else MOST_ELEMENTS) // own.numel())
             scaled = own * weight
@@ -142,9 +142,8 @@ class Intervals:
                 self._beyond(layer, torch.addcmul(scaled, some.unsqueeze(2), these.unsqueeze(1) * weight))
                 for some, these in zip(e.split(size), h.split(size), strict=True)
             ]
-            total = total + torch.cat(parts)
-        assert isinstance(total, Tensor)  # a network has a layer
-        return total
+            layers.append(torch.cat(parts))
+        return reduce(torch.add, layers)
 
     def missed(self, gradient: Gradient) -> float:
         """Share of the elements that are beyond their intervals."""

@@ -7,6 +7,7 @@ that all rows share and many weak ones that tell rows apart, and whitening lets 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -87,13 +88,13 @@ class Kernels:
 def gram(terms: Terms, kernels: Kernels) -> Tensor:
     """Inner products ``[n, T D, T D]`` of every row's directions among each other, over all layers."""
     directions = terms.errors[0].shape[2]
-    total: Tensor | float = 0.0
-    for errors, hidden, left, right in zip(terms.errors, terms.hidden, kernels.left, kernels.right, strict=True):
-        of_errors = _products(errors.transpose(0, 1).flatten(1, 2), left)
+
+    def of_layer(errors: Tensor, hidden: Tensor, left: Tensor | None, right: Tensor | None) -> Tensor:
         of_hidden = _products(hidden.transpose(0, 1), right)
         of_hidden = of_hidden.repeat_interleave(directions, 1).repeat_interleave(directions, 2)
-        total = total + of_errors * of_hidden
-    assert isinstance(total, Tensor)  # a network has a layer
+        return _products(errors.transpose(0, 1).flatten(1, 2), left) * of_hidden
+
+    total = reduce(torch.add, map(of_layer, terms.errors, terms.hidden, kernels.left, kernels.right))
     if not terms.apart:
         return total
     releases = torch.arange(len(terms.shares), device=total.device).repeat_interleave(directions)
@@ -102,11 +103,9 @@ def gram(terms: Terms, kernels: Kernels) -> Tensor:
 
 def inner(terms: Terms, applied: Gradient) -> Tensor:
     """Inner products ``[n, T D]`` of every row's directions with a residual to which the kernels were applied."""
-    total: Tensor | float = 0.0
-    for errors, hidden, matrix in zip(terms.errors, terms.hidden, applied, strict=True):
-        total = total + ((hidden @ matrix.mT).unsqueeze(-2) * errors).sum(-1)
-    assert isinstance(total, Tensor)  # a network has a layer
-    return total.transpose(0, 1).flatten(1)
+    layers = zip(terms.errors, terms.hidden, applied, strict=True)
+    each = (((hidden @ matrix.mT).unsqueeze(-2) * errors).sum(-1) for errors, hidden, matrix in layers)
+    return reduce(torch.add, each).transpose(0, 1).flatten(1)
 
 
 def _trace(kernel: Tensor | None, size: int) -> float:

@@ -9,6 +9,7 @@ measured once for every row, and anew where the row, or what the batch leaves, h
 """
 
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -91,8 +92,9 @@ def descend_pairs(
             changes += 1
             for i, side, choice in zip(pair, (one, other), divmod(best, energy.shape[1]), strict=True):
                 codes[i], numbers[i], labels[i] = side.row(choice)
-                applied = add(applied, side.weighted.row(0), 1.0, kernels)
-                applied = add(applied, side.weighted.row(choice), -1.0, kernels)
+                for at, sign in ((0, 1.0), (choice, -1.0)):
+                    row = side.weighted.row(at)
+                    applied = added(applied, row.errors, row.hidden, kernels, sign)
                 sides.pop(i)
             inner.clear()
     return JointRows(codes, numbers, labels), changes
@@ -194,7 +196,7 @@ def pair_energies(one: Candidates, other: Candidates, of_one: Tensor, of_other: 
 
 def cross_products(one: Weighted, other: Weighted, kernels: Kernels) -> Tensor:
     """Inner products ``[m, m']`` of what rows add to the gradient."""
-    total: Tensor | float = 0.0
+    total = one.errors[0].new_zeros(())
     for layer, (a, b) in enumerate(zip(kernels.left, kernels.right, strict=True)):
         errors, hidden = one.errors[layer], one.hidden[layer]
         errors, hidden = errors if a is None else errors @ a, hidden if b is None else hidden @ b
@@ -205,13 +207,7 @@ def cross_products(one: Weighted, other: Weighted, kernels: Kernels) -> Tensor:
         for e, h in zip(errors, hidden, strict=True):
             for other_e, other_h in zip(other.errors[layer], other.hidden[layer], strict=True):
                 total = total + (e @ other_e.T) * (h @ other_h.T)
-    assert isinstance(total, Tensor)  # a network has a layer
     return total
-
-
-def add(applied: Gradient, row: Weighted, sign: float, kernels: Kernels) -> Gradient:
-    """Residuals under the kernels after a row's term, times ``sign``, is added to them."""
-    return added(applied, row.errors, row.hidden, kernels, sign)
 
 
 def inner_products(rows: Weighted, applied: Gradient) -> Tensor:
@@ -222,14 +218,14 @@ def inner_products(rows: Weighted, applied: Gradient) -> Tensor:
 
 def squares(rows: Weighted, kernels: Kernels) -> Tensor:
     """Squared norms ``[m]`` of what rows add."""
-    total: Tensor | float = 0.0
-    for e, h, a, b in zip(rows.errors, rows.hidden, kernels.left, kernels.right, strict=True):
-        of_nodes = "tmo,tmo->mt" if rows.apart else "tmo,smo->mts"
+    of_nodes = "tmo,tmo->mt" if rows.apart else "tmo,smo->mts"
+
+    def of_layer(e: Tensor, h: Tensor, a: Tensor | None, b: Tensor | None) -> Tensor:
         of_errors = torch.einsum(of_nodes, e if a is None else e @ a, e).flatten(1)
         of_hidden = torch.einsum(of_nodes, h if b is None else h @ b, h).flatten(1)
-        total = total + (of_errors * of_hidden).sum(1)
-    assert isinstance(total, Tensor)  # a network has a layer
-    return total
+        return (of_errors * of_hidden).sum(1)
+
+    return reduce(torch.add, map(of_layer, rows.errors, rows.hidden, kernels.left, kernels.right))
 
 
 def _steps(space: RowDomain, generator: torch.Generator) -> Tensor:

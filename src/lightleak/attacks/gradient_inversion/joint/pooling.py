@@ -34,5 +34,4 @@ def _matched(reference: JointRows, other: JointRows, tolerance: Tensor) -> Joint
     cells = (reference.codes.unsqueeze(1) == other.codes).sum(-1).double()
     cells += ((reference.numbers.unsqueeze(1) - other.numbers).abs() <= tolerance).sum(-1)
     cells += LABEL_WEIGHT * (reference.labels.unsqueeze(1) == other.labels)
-    order = match_rows(cells)
-    return JointRows(other.codes[order], other.numbers[order], other.labels[order])
+    return other[match_rows(cells)]

@@ -9,11 +9,12 @@ from torch import Tensor
 from lightleak.attacks.gradient_inversion.joint.atoms import Nodes, Terms
 from lightleak.attacks.gradient_inversion.joint.cell_prior import CellPrior
 from lightleak.attacks.gradient_inversion.joint.kernels import Gradient, Kernels
+from lightleak.attacks.gradient_inversion.tables.by_row import ByRow
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain, RowTables
 
 
 @dataclass(frozen=True)
-class JointRows:
+class JointRows(ByRow):
     """The rows of a batch in the coordinates of a `RowDomain`.
 
     Attributes:
@@ -25,11 +26,6 @@ class JointRows:
     codes: Tensor
     numbers: Tensor
     labels: Tensor
-
-    def and_also(self, others: "JointRows") -> "JointRows":
-        """These rows and then the others."""
-        codes, numbers = torch.cat([self.codes, others.codes]), torch.cat([self.numbers, others.numbers])
-        return JointRows(codes, numbers, torch.cat([self.labels, others.labels]))
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,7 @@ from lightleak.attacks.gradient_inversion.joint.attack import (
     rows_that_stand_out,
 )
 from lightleak.attacks.gradient_inversion.joint.completion import completed, one_hot_basis
-from lightleak.attacks.gradient_inversion.joint.course import (
-    Report,
-    Solution,
-    reporting,
-)
+from lightleak.attacks.gradient_inversion.joint.course import Report, Solution, reporting
 from lightleak.attacks.gradient_inversion.joint.gauss_newton import gauss_newton
 from lightleak.attacks.gradient_inversion.joint.guess import Guess
 from lightleak.attacks.gradient_inversion.joint.interval_course import (
@@ -292,7 +288,7 @@ class PrunedInversion(OneGradientInversion[PrunedConfig]):
             intervals = Intervals.of(others, bounds, labels_without(labels, visible.labels), draws)
             left, few = labels_within(others, intervals, draws), self.config.for_few_rows
             found = solve_within(others, intervals, left, few, draws, seed, report)
-            members = tuple(visible.and_also(rows) for rows in (found.rows, *found.ensemble))
+            members = tuple(visible.joined(rows) for rows in (found.rows, *found.ensemble))
         return Solution(members[0], problem.value(members[0]), members)
 
 

@@ -9,13 +9,14 @@ it is better.
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.joint.continuous import Widths, one_hot_start, optimize, stage_config
+from lightleak.attacks.gradient_inversion.config import EngineConfig
+from lightleak.attacks.gradient_inversion.joint.continuous import one_hot_start, optimize, prior_start, stage_config
 from lightleak.attacks.gradient_inversion.joint.coordinate_descent import descend
 from lightleak.attacks.gradient_inversion.joint.gauss_newton import gauss_newton
-from lightleak.attacks.gradient_inversion.joint.pair_descent import descend_pairs
+from lightleak.attacks.gradient_inversion.joint.pair_descent import Weighted, alike_pairs, descend_pairs
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem, JointRows
-from lightleak.attacks.gradient_inversion.joint.reopening import doubtful_rows, reopen
 
 SOLVED = 1e-10
 """Relative whitened distance below which a batch explains its gradient: the truth leaves 2e-12 (rounding of float32),
@@ -91,7 +92,7 @@ def refine(
     problem: JointProblem,
     rows: JointRows,
     effort: Effort,
-    widths: Widths,
+    widths: Tensor,
     generator: torch.Generator,
     seed: int,
 ) -> tuple[JointRows, float]:
@@ -147,7 +148,7 @@ def settle(problem: JointProblem, rows: JointRows, generator: torch.Generator) -
     return gauss_newton(problem, rows, NEWTON_STEPS)
 
 
-def moved(problem: JointProblem, rows: JointRows, stage: Stage, steps: int, widths: Widths) -> JointRows:
+def moved(problem: JointProblem, rows: JointRows, stage: Stage, steps: int, widths: Tensor) -> JointRows:
     """All cells moved by the engine from given rows; labels stay."""
     config = stage_config(
         steps=steps,
@@ -162,7 +163,7 @@ def moved(problem: JointProblem, rows: JointRows, stage: Stage, steps: int, widt
 
 
 def _reopened(
-    problem: JointProblem, rows: JointRows, effort: Effort, widths: Widths, generator: torch.Generator, seed: int
+    problem: JointProblem, rows: JointRows, effort: Effort, widths: Tensor, generator: torch.Generator, seed: int
 ) -> tuple[JointRows, float]:
     chosen = doubtful_rows(problem, rows)
     if not len(chosen):
@@ -181,3 +182,45 @@ def _reopened(
     first = [descend_pairs(problem, start, generator)[0] for start in starts]
     chosen_start = min(first, key=problem.value)
     return settle(problem, chosen_start, generator)
+
+
+def doubtful_rows(problem: JointProblem, rows: JointRows) -> Tensor:
+    """Rows with another one like them (`alike_pairs`), LongTensor ascending: these may be wrong together unseen."""
+    terms = Weighted.of(problem, rows.codes, rows.numbers, rows.labels, torch.float32)
+    doubtful = sorted({i for pair in alike_pairs(terms, problem.kernels.to(torch.float32)) for i in pair})
+    return torch.tensor(doubtful, dtype=torch.long, device=rows.codes.device)
+
+
+def reopen(
+    problem: JointProblem,
+    rows: JointRows,
+    chosen: Tensor,
+    restarts: int,
+    config: EngineConfig,
+    widths: Tensor,
+    seed: int,
+) -> list[JointRows]:
+    """The batch with some rows found again from fresh starts, one result per start; labels stay.
+
+    A small batch is far easier than a large one.
+
+    Args:
+        problem: what rows are held against.
+        rows: the batch.
+        chosen: which rows, LongTensor, at least one.
+        restarts: starts.
+        config: of the engine.
+        widths: of the problem's network.
+        seed: root of the random streams.
+    """
+    others = torch.ones(len(rows.codes), dtype=torch.bool, device=chosen.device)
+    others[chosen] = False
+    part = problem.without(rows[others])
+    starts = torch.stack([prior_start(problem.space, len(chosen), seed, restart) for restart in range(restarts)])
+    return [_with(rows, chosen, found) for found in optimize(part, starts, rows.labels[chosen], config, widths)]
+
+
+def _with(rows: JointRows, chosen: Tensor, found: JointRows) -> JointRows:
+    codes, numbers, labels = rows.codes.clone(), rows.numbers.clone(), rows.labels.clone()
+    codes[chosen], numbers[chosen], labels[chosen] = found.codes, found.numbers, found.labels
+    return JointRows(codes, numbers, labels)

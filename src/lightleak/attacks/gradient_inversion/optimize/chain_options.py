@@ -147,34 +147,13 @@ def restricted(
     """
     spaces = [observed_domain(update, encoder, config) for update in updates]
     if config.mask_absent:
-        present = torch.zeros(len(spaces), 1, 1, encoder.width, dtype=torch.bool, device=encoder.shift.device)
-        for space, of_update in zip(spaces, present, strict=True):
-            for block, kept in zip(encoder.layout.categorical, space.present, strict=True):
-                of_update[..., block.start + kept] = True
-        relaxation = relaxation.only(present)
+        relaxation = relaxation.only(torch.stack([space.is_present for space in spaces])[:, None, None])
     bound = sorted({j for space in spaces for j in (*space.constants, *space.ties)})
     if not bound:
         return relaxation
-    pairs = [_dependence(space, bound) for space in spaces]
+    pairs = [space.dependence(bound) for space in spaces]
     offset, follows = (torch.stack(side).unsqueeze(1).to(relaxation.span) for side in zip(*pairs, strict=True))
     return relaxation.following([encoder.numerical_positions[j] for j in bound], offset.unsqueeze(1), follows)
-
-
-def _dependence(space: RowDomain, bound: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Encoded numbers ``[b]`` as an affine function ``[b]`` and ``[d, b]`` of the row; free ones are what they are."""
-    encoder, at = space.encoder, space.encoder.numerical_positions
-    offset, follows = encoder.shift.new_zeros(len(bound)), encoder.shift.new_zeros(encoder.width, len(bound))
-    for i, j in enumerate(bound):
-        if j in space.free:
-            follows[at[j], i] = 1
-            continue
-        offset[i] = (space.constants.get(j, 0.0) - encoder.shift[at[j]]) / encoder.scale[at[j]]
-        if j in space.ties:
-            block, values = encoder.layout.categorical[space.ties[j].column], space.ties[j].values
-            values = values / encoder.scale[at[j]]
-            follows[block.slice, i] = encoder.scale[block.slice] * values
-            offset[i] += (encoder.shift[block.slice] * values).sum()
-    return offset, follows
 
 
 def _targets(updates: Sequence[ClientUpdate], scale: float, device: torch.device, dtype: torch.dtype) -> list[Tensor]:

@@ -167,3 +167,17 @@ def expand_counts(counts: Tensor) -> Tensor:
     tensor([0, 1, 1])
     """
     return torch.repeat_interleave(torch.arange(len(counts)), counts)
+
+
+def each_row(counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Every row of a batch by itself: which of the distinct rows it is, and its label, LongTensor ``[n]`` each.
+
+    Args:
+        counts: rows of each class that are equal to each distinct one ``[r, classes]``.
+
+    >>> each_row(torch.tensor([[1, 1], [0, 2]]))
+    (tensor([0, 0, 1, 1]), tensor([0, 1, 1, 1]))
+    """
+    every = counts.flatten().long()
+    index = torch.repeat_interleave(torch.arange(len(every), device=every.device), every)
+    return index // counts.shape[1], index % counts.shape[1]

@@ -1,4 +1,4 @@
-"""Merging an ensemble of reconstructions of one batch (TabLeak Sec. 3.1.2, Fig. 3, Eq. 3-4)."""
+"""Merging reconstructions of one batch: an ensemble (TabLeak Sec. 3.1.2, Fig. 3, Eq. 3-4), or those of epochs."""
 
 from collections.abc import Callable
 from functools import partial
@@ -49,3 +49,18 @@ def pool(aligned: Tensor, best: int, pooling: Pooling) -> Tensor:
     if pooling == "median":
         return aligned.median(0).values
     return aligned.mean(0) if pooling == "mean" else aligned[best]
+
+
+def match_epochs(similar: Callable[[Tensor, Tensor], Tensor], x: Tensor) -> Tensor:
+    """Average the rows of all epochs that belong together (FedAvg paper, Algorithm 3).
+
+    Args:
+        similar: how alike two rows are; see `align_rows`.
+        x: ``[..., epochs, n, d]``.
+
+    Returns:
+        ``[..., n, d]``, in the order of the first epoch.
+    """
+    if x.shape[-3] == 1:
+        return x.squeeze(-3)
+    return align_rows(similar, x[..., :1, :, :], x).mean(-3)

@@ -60,7 +60,12 @@ class RowBelief:
         cls, updates: Sequence[ClientUpdate], encoder: TableEncoder, device: torch.device, dtype: torch.dtype
     ) -> "RowBelief":
         """From the marginals that each update carries, or what else is known (`RowPrior.of`)."""
-        each = [_belief(RowPrior.of(update, encoder), encoder) for update in updates]
+        each = [cells_believed(RowPrior.of(update, encoder), encoder) for update in updates]
+        return cls.stacked(each, device, dtype)
+
+    @classmethod
+    def stacked(cls, each: Sequence[tuple[Tensor, ...]], device: torch.device, dtype: torch.dtype) -> "RowBelief":
+        """From what `cells_believed` returns for every update."""
         stacked = [torch.stack(values)[:, None, None].to(device) for values in zip(*each, strict=True)]
         return cls(*(value if value.dtype == torch.bool else value.to(dtype) for value in stacked))
 
@@ -114,14 +119,21 @@ class BelievedMatcher:
         return value + self.weight * penalty, by_x.add(by_prior, alpha=self.weight)
 
 
-def _belief(prior: RowPrior, encoder: TableEncoder) -> tuple[Tensor, ...]:
-    """The fields of `RowBelief` for one update, float64 ``[d]`` each."""
+def cells_believed(prior: RowPrior, encoder: TableEncoder, bound: Sequence[int] = ()) -> tuple[Tensor, ...]:
+    """The fields of `RowBelief` for one update, float64 ``[d]`` each.
+
+    Args:
+        prior: of its cells.
+        encoder: of its rows.
+        bound: encoded positions of numbers of which nothing is believed.
+    """
     at, zero = encoder.numerical_positions, torch.zeros_like(encoder.shift)
     log_share, mean, deviation = zero.clone(), zero.clone(), torch.full_like(zero, torch.inf)
     for block, share in zip(encoder.layout.categorical, prior.shares, strict=True):
         log_share[block.slice] = share.clamp_min(LEAST_SHARE).log()
     mean[at] = (prior.mean - encoder.shift[at]) / encoder.scale[at]
     deviation[at] = prior.deviation / encoder.scale[at]
+    mean[list(bound)], deviation[list(bound)] = 0.0, torch.inf
     lower, upper = encoder.encoded_bounds()
     skewed = lower > mean - SKEWED_WITHIN * deviation
     shift, scale = encoder.shift.clone(), encoder.scale.clone()

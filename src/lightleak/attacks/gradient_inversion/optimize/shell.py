@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import torch
 from torch import Tensor
 
-from lightleak.attacks.attack import Progress, UpdateAttack
+from lightleak.attacks.attack import PartOfWork, Progress, UpdateAttack
 from lightleak.attacks.gradient_inversion.config import EngineConfig, Precision
 from lightleak.attacks.gradient_inversion.network.checks import alike
 from lightleak.attacks.gradient_inversion.optimize.chain_options import require_options, restricted
@@ -188,7 +188,7 @@ class RestartedInversion(UpdateAttack, Generic[Config]):
             drawn = initial_candidates(seeds, restarts, posed.variables, codec.width, config.initialization)
             begin = start(drawn.to(device, dtype))
             share = len(pairs) * len(restarts) / (config.steps * config.restarts)
-            report = None if progress is None else partial(_report, progress, share)
+            report = PartOfWork(progress, share)
             end = posed.rows(invert(begin, relaxation, posed.matcher, config, report).x)
             ends.append(end)
             losses.append(posed.matcher.value_and_grad(posed.variables_of(codec.project(end)))[0])
@@ -265,7 +265,3 @@ def _groups(updates: Sequence[ClientUpdate]) -> list[list[int]]:
         else:
             group.append(i)
     return groups
-
-
-def _report(progress: Progress, share: float, steps: int) -> None:
-    progress(steps * share)

@@ -1,4 +1,4 @@
-"""How sure an attacker can be of each cell without the truth: entropy over the ensemble (TabLeak Sec. 3.2)."""
+"""How sure an attacker can be of each cell without the truth: entropy of the ensemble or of the prior (TabLeak 3.2)."""
 
 import math
 
@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from lightleak.attacks.gradient_inversion.config import EntropyMethod
+from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
 from lightleak.data.encoder import TableEncoder
 
 SMALLEST_VARIANCE = 1e-12
@@ -49,3 +50,33 @@ def cell_entropy(encoder: TableEncoder, aligned: Tensor, method: EntropyMethod =
         cells = {name: torch.full_like(values, float("nan")) for name, values in cells.items()}
     cells |= {block.name: gaussian[:, i] for i, block in enumerate(encoder.layout.numerical)}
     return pd.DataFrame({name: cells[name].cpu().numpy() for name in encoder.schema.names})
+
+
+def cell_uncertainty(encoder: TableEncoder, prior: RowPrior, found_rows: int, missing: int) -> pd.DataFrame:
+    """Entropy of what exact inversion returns: none in a row that was found, the prior's in a missing one.
+
+    Args:
+        encoder: schema and statistics.
+        prior: what is believed of cells.
+        found_rows: rows that were found, which come first.
+        missing: rows that are guesses.
+
+    Returns:
+        ``[found_rows + missing, columns]``: 0 to 1 for categories, of a Gaussian in units of the column's deviation
+        for numbers.
+    """
+    known = 0.5 + 0.5 * math.log(2 * math.pi * SMALLEST_VARIANCE)
+    categorical, numerical = iter(prior.shares), iter((prior.deviation / encoder.deviation).tolist())
+    cells = {}
+    for column in encoder.schema.columns:
+        if column.is_numerical:
+            open_ = 0.5 + 0.5 * math.log(2 * math.pi * max(next(numerical) ** 2, SMALLEST_VARIANCE))
+            closed = known
+        else:
+            open_, closed = _normalized_entropy(next(categorical)), 0.0
+        cells[column.name] = [closed] * found_rows + [open_] * missing
+    return pd.DataFrame(cells)
+
+
+def _normalized_entropy(shares: Tensor) -> float:
+    return float(-torch.xlogy(shares, shares).sum() / math.log(len(shares)))

@@ -144,6 +144,19 @@ class RowDomain:
         return tuple(len(p) for p in self.present)
 
     @cached_property
+    def free_positions(self) -> list[int]:
+        """Encoded positions of the free numbers."""
+        return [self.encoder.numerical_positions[j] for j in self.free]
+
+    @cached_property
+    def is_present(self) -> Tensor:
+        """Encoded positions of the present categories, bool ``[d]``."""
+        found = torch.zeros(self.encoder.width, dtype=torch.bool, device=self.encoder.shift.device)
+        for block, present in zip(self.encoder.layout.categorical, self.present, strict=True):
+            found[block.start + present] = True
+        return found
+
+    @cached_property
     def integer(self) -> Tensor:
         """Which of the free numbers are whole numbers in the table, bool ``[F]``."""
         kinds = [self.encoder.schema.numerical[j].kind is ColumnKind.INTEGER for j in self.free]
@@ -205,6 +218,26 @@ class RowDomain:
             tuple(table @ weight for table in rows.categories),
             rows.numbers @ weight,
         )
+
+    def dependence(self, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Encoded numbers as an affine function of the encoded row, ``[b]`` and ``[d, b]``; free ones of themselves.
+
+        Args:
+            columns: b of the numerical columns, by index among them.
+        """
+        encoder, at = self.encoder, self.encoder.numerical_positions
+        offset, follows = encoder.shift.new_zeros(len(columns)), encoder.shift.new_zeros(encoder.width, len(columns))
+        for i, j in enumerate(columns):
+            if j in self.free:
+                follows[at[j], i] = 1
+                continue
+            offset[i] = (self.constants.get(j, 0.0) - encoder.shift[at[j]]) / encoder.scale[at[j]]
+            if j in self.ties:
+                block, values = encoder.layout.categorical[self.ties[j].column], self.ties[j].values
+                values = values / encoder.scale[at[j]]
+                follows[block.slice, i] = encoder.scale[block.slice] * values
+                offset[i] += (encoder.shift[block.slice] * values).sum()
+        return offset, follows
 
     def draw(self, n: int, generator: torch.Generator, from_prior: bool = False) -> tuple[Tensor, Tensor]:
         """Random rows: codes ``[n, K]`` and numbers ``[n, F]``.

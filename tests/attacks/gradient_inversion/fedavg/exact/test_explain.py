@@ -33,7 +33,7 @@ def test_a_wrong_candidate_with_the_same_silent_units_gives_way_to_the_right_one
     codes, numbers = client.coordinates
     right = passing(client.observed, client.equations, codes, numbers, (), None)
     assert len(right) == 6
-    wrong = right.of(torch.tensor([0]))
+    wrong = right[torch.tensor([0])]
     widest = max(range(codes.shape[1]), key=lambda k: client.equations.space.sizes[k])
     wrong.codes[0, widest] = (wrong.codes[0, widest] + 1) % client.equations.space.sizes[widest]
     wrong.misfit[0] = 0.0

@@ -2,7 +2,7 @@
 
 import torch
 
-from lightleak.attacks.gradient_inversion.fedavg.simulate.epoch_matching import match_epochs
+from lightleak.attacks.gradient_inversion.optimize.pooling import match_epochs
 
 
 def near(reference: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:

@@ -6,11 +6,10 @@ from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.fedavg.simulate.chain_step import ChainStep
 from lightleak.attacks.gradient_inversion.fedavg.simulate.epoch_prior import epoch_prior
-from lightleak.attacks.gradient_inversion.fedavg.simulate.layered_error import layered_error
 from lightleak.attacks.gradient_inversion.fedavg.simulate.schedule import schedule_for
 from lightleak.attacks.gradient_inversion.fedavg.simulate.simulation import LocalSGD, SimulatedTraining
 from lightleak.attacks.gradient_inversion.fedavg.simulate.update_matcher import UpdateMatcher
-from lightleak.attacks.gradient_inversion.optimize.objective import OBJECTIVES
+from lightleak.attacks.gradient_inversion.optimize.objective import OBJECTIVES, layered_error
 from lightleak.attacks.gradient_inversion.optimize.straight_through import StraightThrough
 from lightleak.attacks.gradient_inversion.optimize.whitening import Whitening, maps_of
 

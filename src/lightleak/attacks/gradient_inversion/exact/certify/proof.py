@@ -21,6 +21,7 @@ from lightleak.attacks.gradient_inversion.exact.repair.group_fit import Expansio
 from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import numerical_rank, unit_scale
 from lightleak.attacks.gradient_inversion.exact.spaces.residual import EXPLAINED, NOISE, Residual
 from lightleak.attacks.gradient_inversion.network.row_network import with_one
+from lightleak.attacks.gradient_inversion.optimize.labels import each_row
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
 
 OWN_PART = 1e-3
@@ -111,14 +112,11 @@ def explains_but_for_digits(residual: Residual, space: RowDomain) -> bool:
 
 def _expanded(residual: Residual, space: RowDomain) -> tuple[Tensor, Expansion]:
     """Every row of the batch as one of the explained ones ``[n]``, and the gradient as a function of their numbers."""
-    counts, whole = residual.counts.long(), RowDomain.whole(space.encoder, space.prior)
-    rows, classes = torch.arange(len(counts), device=counts.device), torch.arange(counts.shape[1], device=counts.device)
-    source = torch.repeat_interleave(rows, counts.sum(-1))
-    labels = torch.cat([torch.repeat_interleave(classes, of_row) for of_row in counts])
+    whole = RowDomain.whole(space.encoder, space.prior)
+    source, labels = each_row(residual.counts)
     codes, values = space.encoder.project(residual.x[source], clamp=False)
     numbers = (values - whole.center) / whole.unit
-    noise = tuple(NOISE * float(layer.norm()) / layer.numel() ** 0.5 for layer in residual.observed)
-    problem = GroupProblem(residual.network, whole, residual.observed, noise, residual.n_rows)
+    problem = GroupProblem.of(residual, whole, residual.observed)
     model = problem.expand(Groups(codes.unsqueeze(0), numbers.unsqueeze(0), labels.unsqueeze(0)))
     unit = whole.unit.repeat(len(source))  # from the space's units to the table's
     normal = model.normal[0] / unit.unsqueeze(0) / unit.unsqueeze(1)

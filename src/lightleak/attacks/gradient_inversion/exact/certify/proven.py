@@ -5,9 +5,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from lightleak.attacks.gradient_inversion.tables.by_row import ByRow
+
 
 @dataclass(frozen=True)
-class Proof:
+class Proof(ByRow):
     """What is proven of rows.
 
     Attributes:
@@ -23,7 +25,3 @@ class Proof:
         """No proof for any of ``rows`` ``[r, ...]``."""
         none = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
         return cls(none, none)
-
-    def of(self, index: Tensor) -> "Proof":
-        """The proof of some of the rows."""
-        return Proof(self.cells[index], self.digits[index])

@@ -16,7 +16,7 @@ from torch import Tensor
 from lightleak.attacks.gradient_inversion.exact.enumerate.row_equations import RowEquations
 from lightleak.attacks.gradient_inversion.network.cells import Affine
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
-from lightleak.core.errors import UsageError
+from lightleak.core.bounds import bounded, check_bounds
 
 PAIRS_AT_ONCE = 1 << 18
 """Pairs of half sums compared at once; bounds memory at some 100 MB for 40 equations."""
@@ -43,17 +43,13 @@ class EnumerationLimits:
         UsageError: a value out of range.
     """
 
-    half_sums: int = 200_000
-    pairs: int = 40_000_000
-    hits: int = 40_000
-    tolerance: float = 1e-3
+    half_sums: int = bounded(200_000, ge=1)
+    pairs: int = bounded(40_000_000, ge=1)
+    hits: int = bounded(40_000, ge=1)
+    tolerance: float = bounded(1e-3, gt=0)
 
     def __post_init__(self) -> None:
-        for name in ("half_sums", "pairs", "hits"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not self.tolerance > 0:
-            raise UsageError(f"tolerance must be above 0, got {self.tolerance}")
+        check_bounds(self)
 
 
 @dataclass(frozen=True)

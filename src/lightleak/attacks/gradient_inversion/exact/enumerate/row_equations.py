@@ -241,8 +241,7 @@ def coordinate_gradient(residual: Tensor, space: RowDomain) -> Tensor:
     raw = residual[:, :-1] * encoder.scale + constant * encoder.shift
     blocks = encoder.layout.categorical
     columns = [raw[:, block.start + present] for block, present in zip(blocks, space.present, strict=True)]
-    at = [encoder.numerical_positions[j] for j in space.free]
-    columns.append((raw[:, at] - constant * space.center) / space.unit)
+    columns.append((raw[:, space.free_positions] - constant * space.center) / space.unit)
     return torch.cat([*columns, constant], 1)
 
 

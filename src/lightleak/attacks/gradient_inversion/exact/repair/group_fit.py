@@ -12,7 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lightleak.attacks.gradient_inversion.exact.spaces.residual import NOISE, Residual
 from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork, with_one
+from lightleak.attacks.gradient_inversion.tables.by_row import ByRow
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
 
 FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = 1e-2, 1e-14, 1e6
@@ -24,8 +26,8 @@ FLOOR = 1e-13
 
 
 @dataclass(frozen=True)
-class Groups:
-    """S readings of the same k rows.
+class Groups(ByRow):
+    """S readings of the same k rows, one after the other.
 
     Attributes:
         codes: LongTensor ``[S, k, K]``.
@@ -36,9 +38,6 @@ class Groups:
     codes: Tensor
     numbers: Tensor
     labels: Tensor
-
-    def __getitem__(self, index: Tensor) -> "Groups":
-        return Groups(self.codes[index], self.numbers[index], self.labels[index])
 
 
 @dataclass(frozen=True)
@@ -73,6 +72,12 @@ class GroupProblem:
     target: tuple[Tensor, ...]
     noise: tuple[float, ...]
     n_rows: int
+
+    @classmethod
+    def of(cls, residual: Residual, space: RowDomain, target: tuple[Tensor, ...]) -> "GroupProblem":
+        """Of rows that explain all of a gradient, or what is left of it."""
+        noise = tuple(NOISE * float(layer.norm()) / layer.numel() ** 0.5 for layer in residual.observed)
+        return cls(residual.network, space, target, noise, residual.n_rows)
 
     def value(self, groups: Groups) -> Tensor:
         """Squared misfit ``[S]``."""

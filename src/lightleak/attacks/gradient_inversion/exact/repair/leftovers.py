@@ -16,7 +16,8 @@ from torch import Tensor
 from lightleak.attacks.gradient_inversion.exact.enumerate.enumeration import satisfying
 from lightleak.attacks.gradient_inversion.exact.enumerate.row_equations import RowEquations
 from lightleak.attacks.gradient_inversion.exact.repair.group_fit import GroupProblem, Groups, fit
-from lightleak.attacks.gradient_inversion.exact.spaces.residual import NOISE, Residual
+from lightleak.attacks.gradient_inversion.exact.spaces.residual import Residual
+from lightleak.attacks.gradient_inversion.optimize.labels import each_row
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
 
 MOST_ROWS = 6
@@ -120,10 +121,7 @@ def split_equal(
         One reading of all rows, as `explain_together`; ``None`` where none explains the gradient, rows come out
         nearly equal, or there are too many.
     """
-    counts, device = residual.counts.long(), residual.x.device
-    times, classes = counts.sum(-1), torch.arange(counts.shape[1], device=device)
-    source = torch.repeat_interleave(torch.arange(len(times), device=device), times)
-    labels = torch.cat([torch.repeat_interleave(classes, of_row) for of_row in counts])
+    times, (source, labels) = residual.counts.sum(-1), each_row(residual.counts)
     space = whole
     codes, numbers = space.coordinates((cells[0][source], cells[1][source]))
     if numbers.numel() > MOST_NUMBERS:
@@ -131,7 +129,7 @@ def split_equal(
     steps = torch.randn(SPLITS, *numbers.shape, generator=draws, dtype=torch.float64).to(numbers)
     spread = torch.logspace(-2, 0, SPLITS, dtype=torch.float64).view(-1, 1, 1).to(numbers)
     moved = space.clamp(numbers + spread * steps * (times[source] > 1).unsqueeze(-1))
-    problem = _problem(residual, space, residual.observed)
+    problem = GroupProblem.of(residual, space, residual.observed)
     starts = Groups(codes.expand(SPLITS, -1, -1), moved, labels.expand(SPLITS, -1))
     found, values = fit(problem, starts, FIRST_STEPS)
     best, value = fit(problem, found[values.argmin().unsqueeze(0)], LAST_STEPS)
@@ -143,11 +141,6 @@ def split_equal(
     if bool((alike & (gap > 0) & (gap < CLEARLY_APART)).any()):
         return None  # equal rows, bent apart by rounding: nobody may claim that they occur once
     return space.cells(reading.codes[0], reading.numbers[0]), reading.labels[0]
-
-
-def _problem(residual: Residual, space: RowDomain, target: tuple[Tensor, ...]) -> GroupProblem:
-    noise = tuple(NOISE * float(layer.norm()) / layer.numel() ** 0.5 for layer in residual.observed)
-    return GroupProblem(residual.network, space, target, noise, residual.n_rows)
 
 
 def _enough(residual: Residual) -> float:
@@ -179,7 +172,7 @@ def _explain(residual: Residual, space: RowDomain, rank: int, draws: torch.Gener
     if codes is None or not 0 < len(codes) <= MOST_CODES:
         return None
     centers = equations.solve(codes)
-    problem = _problem(residual, space, residual.left)
+    problem = GroupProblem.of(residual, space, residual.left)
     starts = [
         _starts(space, codes[list(of_rows)], centers[list(of_rows)], labels, draws)
         for of_rows, labels in _hypotheses(problem, codes, centers, residual.rows_left)
@@ -188,7 +181,8 @@ def _explain(residual: Residual, space: RowDomain, rank: int, draws: torch.Gener
         return None
     fitted = [fit(problem, groups, FIRST_STEPS) for groups in starts]
     values = torch.cat([value for _, value in fitted])
-    best = _stacked([groups for groups, _ in fitted])[values.argsort(stable=True)[:BEST]]
+    first, *further = (groups for groups, _ in fitted)
+    best = first.joined(*further)[values.argsort(stable=True)[:BEST]]
     best, values = fit(problem, best, LAST_STEPS)
     if not float(values.min()) < _enough(residual):
         return None
@@ -248,14 +242,6 @@ def _starts(space: RowDomain, codes: Tensor, centers: Tensor, labels: Sequence[i
     around += (spread * steps).to(centers)
     of_rows = torch.tensor(labels, device=codes.device).expand(STARTS, -1)
     return Groups(codes.expand(STARTS, -1, -1), space.clamp(around), of_rows)
-
-
-def _stacked(groups: Sequence[Groups]) -> Groups:
-    return Groups(
-        torch.cat([g.codes for g in groups]),
-        torch.cat([g.numbers for g in groups]),
-        torch.cat([g.labels for g in groups]),
-    )
 
 
 def _whole(problem: GroupProblem, best: Groups) -> Groups:

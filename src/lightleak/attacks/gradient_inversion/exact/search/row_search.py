@@ -13,6 +13,7 @@ from torch import Tensor
 from lightleak.attacks.gradient_inversion.exact.search.readings import varied
 from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import Spaces, whitened
 from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork, with_one
+from lightleak.attacks.gradient_inversion.tables.by_row import ByRow
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
 
 SAMPLE = 2000
@@ -44,7 +45,7 @@ POLISH_ROUNDS = 5
 
 
 @dataclass(frozen=True)
-class Candidates:
+class Candidates(ByRow):
     """Rows a search ended at, best first.
 
     Attributes:
@@ -112,14 +113,12 @@ class RowSearch:
             settled = (state.value > SLOWEST_GAIN * before).float().mean()
             if sweep >= EARLIEST_STOP and float(settled) > SETTLED:
                 break
-        order = state.value.argsort(stable=True)
-        return Candidates(state.codes[order], state.numbers[order].double(), state.value[order])
+        return Candidates(state.codes, state.numbers.double(), state.value)[state.value.argsort(stable=True)]
 
     def best(self, chains: int, sweeps: int) -> Candidates:
         """The best and most varied of the candidates of `run`, by `polish`."""
         found = self.run(chains, sweeps)
-        kept = varied(found.codes)[: max(POLISHED, chains // 3)]
-        return self.polish(Candidates(found.codes[kept], found.numbers[kept], found.distance[kept]), POLISH_ROUNDS)
+        return self.polish(found[varied(found.codes)[: max(POLISHED, chains // 3)]], POLISH_ROUNDS)
 
     def distance(self, state: Tensor, limit: Tensor | None = None) -> Tensor:
         """Squared whitened distance of rows with these states ``[..., h]`` from both spaces.

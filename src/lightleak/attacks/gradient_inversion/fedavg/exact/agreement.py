@@ -13,6 +13,7 @@ from torch import Tensor
 from lightleak.attacks.gradient_inversion.exact.enumerate.row_equations import RowEquations
 from lightleak.attacks.gradient_inversion.fedavg.exact.candidates import Candidates
 from lightleak.attacks.gradient_inversion.fedavg.exact.silent_units import nothing
+from lightleak.attacks.gradient_inversion.tables.by_row import ByRow
 
 PARALLEL = 0.999
 """Cosine above which two duals are one: noise turns them by 1e-3 at most, those of two rows of a batch differ more."""
@@ -44,7 +45,7 @@ FITS_WITHIN = 0.02
 
 
 @dataclass(frozen=True)
-class Agreed:
+class Agreed(ByRow):
     """One row per dual.
 
     Attributes:
@@ -62,9 +63,6 @@ class Agreed:
     complete: Tensor
     precise: Tensor
     unique: Tensor
-
-    def __len__(self) -> int:
-        return len(self.codes)
 
 
 def groups(candidates: Candidates) -> Tensor:
@@ -130,7 +128,7 @@ def agreed(equations: RowEquations, candidates: Candidates) -> Agreed:
     best, numbers, flags = [], [], []
     for g, index in enumerate(members):
         others = torch.arange(len(kept), device=group.device) != g
-        at, value, *marks = _best(equations.with_equations(vectors[others]), candidates.of(index))
+        at, value, *marks = _best(equations.with_equations(vectors[others]), candidates[index])
         best.append(int(index[at]))
         numbers.append(value)
         flags.append(marks)

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from lightleak.attacks.attack import Progress
-from lightleak.attacks.gradient_inversion.exact.certify.feasibility import RowKind, expected_of_delta
+from lightleak.attacks.attack import PartOfWork, Progress
+from lightleak.attacks.gradient_inversion.exact.certify.feasibility import RowKind, expected_of_delta, row_kind
 from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows, CertifyingInversion
 from lightleak.attacks.gradient_inversion.fedavg.exact.config import ExactFedAvgConfig
 from lightleak.attacks.gradient_inversion.fedavg.exact.first_layer import (
@@ -15,7 +15,7 @@ from lightleak.attacks.gradient_inversion.fedavg.exact.first_layer import (
     require_first_layer,
 )
 from lightleak.attacks.gradient_inversion.fedavg.exact.halfway import halfway_rows, is_served, with_proven
-from lightleak.attacks.gradient_inversion.fedavg.exact.inversion import Inverted, invert
+from lightleak.attacks.gradient_inversion.fedavg.exact.inversion import Inversion, Inverted
 from lightleak.attacks.gradient_inversion.fedavg.exact.leftovers import problem_of
 from lightleak.attacks.gradient_inversion.fedavg.exact.observed import (
     WeightUpdate,
@@ -29,14 +29,13 @@ from lightleak.attacks.gradient_inversion.network.checks import encoded_width
 from lightleak.attacks.gradient_inversion.network.client import client_network, relu_chain
 from lightleak.attacks.gradient_inversion.network.of_update import layer_gradients, names_of_layers, row_network
 from lightleak.attacks.gradient_inversion.network.traced import TracedNetwork
+from lightleak.attacks.gradient_inversion.tables.entropy import cell_uncertainty
 from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
-from lightleak.attacks.gradient_inversion.tables.uncertainty import cell_uncertainty
 from lightleak.core.certificate import Feasibility
 from lightleak.core.errors import UnsupportedError
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import generator
 from lightleak.data.encoder import TableEncoder
-from lightleak.targets.functional import drops_units
 
 CITATION = (
     "LightLeak, after Dimitrov et al., SPEAR: Exact Gradient Inversion of Batches in Federated Learning, NeurIPS 2024, "
@@ -90,7 +89,7 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
         self, update: ClientUpdate, encoder: TableEncoder, seed: int, progress: Progress | None
     ) -> CertifiedRows:
         """See `CertifyingInversion.invert`."""
-        prior, report = RowPrior.of(update, encoder, self.config.prior), _Work(progress)
+        prior, report = RowPrior.of(update, encoder, self.config.prior), PartOfWork(progress)
 
         def fit() -> CertifiedRows | None:
             return halfway_rows(update, encoder, self.config.joint(), seed, report) if is_served(update) else None
@@ -99,7 +98,7 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
             return self._by_layers(update, encoder, prior, seed, fit())
         observed, draws = WeightUpdate.of(update, encoder.shift.device), generator(seed, self.name)
         by_layers = None if update.state == "raw" else fit
-        found = invert(observed, encoder, prior, update.facts.n_rows, self.config, draws, by_layers)
+        found = Inversion(encoder, prior, update.facts.n_rows, self.config, draws).run(observed, by_layers)
         report(1.0 - report.done)
         if found.fitted is not None and not found.is_whole(update.facts.n_rows):
             return with_proven(found.fitted, *found.proven(), encoder)
@@ -134,30 +133,18 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
         shown = first.by_number()
         is_hidden = update.state != "raw" and not len(shown.codes)
         if fitted is not None and (is_hidden or not fitted.guesses):
-            sure = shown.proof.cells
-            proven = encoder.assemble(*first.space.cells(shown.codes[sure], shown.numbers[sure]))
-            return with_proven(fitted, proven, shown.proof.of(sure), encoder)
+            sure = shown[shown.proof.cells]
+            proven = encoder.assemble(*first.space.cells(sure.codes, sure.numbers))
+            return with_proven(fitted, proven, sure.proof, encoder)
         why = "weights are rounded and move with every local step: only the first layer tests rows"
         return certified_rows(first, shown, generator(seed, self.name), why, RowKind.of(encoder.schema))
-
-
-class _Work:
-    """Forwards progress and sums it."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self.progress, self.done = progress, 0.0
-
-    def __call__(self, share: float) -> None:
-        self.done += share
-        if self.progress is not None and share > 0:
-            self.progress(share)
 
 
 def _feasibility(update: ClientUpdate, found: Inverted, encoder: TableEncoder) -> Feasibility:
     """What the shapes promise, with the measured rank and equations of the first layer."""
     weights = found.observed.start.weights
-    kind = RowKind.of(encoder.schema, update.training_mode and drops_units(client_network(update)))
-    shapes = expected_of_delta(update.facts.n_rows, [len(w) for w in weights[:-1]], weights[0].shape[1], kind)
+    hidden = [len(w) for w in weights[:-1]]
+    shapes = expected_of_delta(update.facts.n_rows, hidden, weights[0].shape[1], row_kind(update, encoder))
     equations = found.equations
     return replace(
         shapes,

@@ -10,6 +10,7 @@ from torch import Tensor
 from lightleak.attacks.gradient_inversion.exact.enumerate.row_equations import RowEquations
 from lightleak.attacks.gradient_inversion.fedavg.exact.observed import WeightUpdate
 from lightleak.attacks.gradient_inversion.fedavg.exact.silent_units import LEAST_SPARE, nothing, silence, silence_test
+from lightleak.attacks.gradient_inversion.tables.by_row import ByRow
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
 
 TESTED_SPARE = LEAST_SPARE + 3
@@ -21,7 +22,7 @@ FREED = 2
 
 
 @dataclass(frozen=True)
-class Candidates:
+class Candidates(ByRow):
     """Rows that satisfy the equations and passed the test of the silent units.
 
     Attributes:
@@ -37,21 +38,6 @@ class Candidates:
     at_bound: Tensor
     vectors: Tensor
     misfit: Tensor
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    def of(self, index: Tensor) -> "Candidates":
-        """Some of them."""
-        return Candidates(*(part[index] for part in self._parts))
-
-    def joined(self, other: "Candidates") -> "Candidates":
-        """These and others."""
-        return Candidates(*(torch.cat(pair) for pair in zip(self._parts, other._parts, strict=True)))
-
-    @property
-    def _parts(self) -> tuple[Tensor, ...]:
-        return self.codes, self.numbers, self.at_bound, self.vectors, self.misfit
 
 
 def assumptions(space: RowDomain) -> Iterator[tuple[int, ...]]:

@@ -37,13 +37,8 @@ def predicted_shares(observed: WeightUpdate, x: Tensor, n_rows: int) -> Tensor:
     total = x.new_zeros(())
     for node in range(NODES):
         chain = observed.between(observed.last * (node + 0.5) / NODES)
-        activations = chain.forward(x)
-        each = torch.eye(chain.n_classes, dtype=x.dtype, device=x.device)
-        output = activations.probabilities.unsqueeze(1) - each
-        masks = [mask.unsqueeze(1) for mask in activations.masks]
-        for weight, mask in zip(reversed(chain.weights[1:]), reversed(masks), strict=True):
-            output = (output @ weight) * mask
-        total = total + output / (NODES * n_rows)
+        each = torch.eye(chain.n_classes).to(x).expand(len(x), -1, -1)
+        total = total + chain.error_of_rows(0, chain.forward(x), each) / (NODES * n_rows)
     return total
 
 

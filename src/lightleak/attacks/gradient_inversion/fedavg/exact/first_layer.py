@@ -38,10 +38,11 @@ from lightleak.attacks.gradient_inversion.network.client import client_network, 
 from lightleak.attacks.gradient_inversion.network.of_update import layer_gradients, names_of_layers, row_network
 from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork, with_one
 from lightleak.attacks.gradient_inversion.network.traced import PROBES, same
+from lightleak.attacks.gradient_inversion.tables.by_row import ByRow
+from lightleak.attacks.gradient_inversion.tables.entropy import cell_uncertainty
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain, Tie
 from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
 from lightleak.attacks.gradient_inversion.tables.schema_inference import infer_domain
-from lightleak.attacks.gradient_inversion.tables.uncertainty import cell_uncertainty
 from lightleak.core.certificate import NUMBERS_WITHIN, Feasibility
 from lightleak.core.errors import UnsupportedError
 from lightleak.core.observations import ClientUpdate
@@ -147,7 +148,7 @@ def _input_of(network: nn.Module, layer: str, rows: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Rows:
+class Rows(ByRow):
     """Distinct rows that the first layer shows.
 
     Attributes:
@@ -263,7 +264,7 @@ class FirstLayer:
         proof = Proof(cells, cells & (error < allowed).all(1))
         cost = (~needed).double() + found.distance[near]
         chosen = independent(coordinates, cost.argsort(stable=True), INDEPENDENT)[: self.n_rows]
-        return Rows(codes[chosen], numbers[chosen], proof.of(chosen))
+        return Rows(codes, numbers, proof)[chosen]
 
     def _needed(self, coordinates: Tensor) -> Tensor:
         """Rows outside the span of all others that lie in the row space: each is in the batch, whose rows span it."""

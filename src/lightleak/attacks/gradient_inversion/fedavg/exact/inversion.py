@@ -26,6 +26,7 @@ from lightleak.attacks.gradient_inversion.fedavg.exact.observed import WeightUpd
 from lightleak.attacks.gradient_inversion.fedavg.exact.proof import EXPLAINED_WITHIN, proven_alone, proven_together
 from lightleak.attacks.gradient_inversion.fedavg.exact.shares import Fit, fit_shares, with_better_numbers
 from lightleak.attacks.gradient_inversion.joint.problem import JointRows
+from lightleak.attacks.gradient_inversion.optimize.labels import each_row
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
 from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
 from lightleak.attacks.gradient_inversion.tables.schema_inference import infer_domain
@@ -84,95 +85,102 @@ class Inverted:
         """The rows that are proven, encoded ``[m, d]``, and their proof."""
         sure = self.proof.cells
         cells = self.space.cells(self.rows.codes[sure], self.rows.numbers[sure])
-        return self.space.encoder.assemble(*cells), self.proof.of(sure)
+        return self.space.encoder.assemble(*cells), self.proof[sure]
 
 
-def invert(
-    observed: WeightUpdate,
-    encoder: TableEncoder,
-    prior: RowPrior,
-    n_rows: int,
-    config: ExactFedAvgConfig,
-    generator: torch.Generator,
-    by_layers: Callable[[], CertifiedRows | None] | None = None,
-) -> Inverted:
-    """Find the rows behind an update.
+@dataclass(frozen=True)
+class Inversion:
+    """Finds the rows behind an update.
 
-    Args:
-        observed: the update.
-        encoder: on the same device.
+    Attributes:
+        encoder: on the update's device.
         prior: what is believed of cells.
-        n_rows: rows behind it.
+        n_rows: rows behind the update.
         config: limits of the work.
         generator: a CPU generator.
-        by_layers: fits rows to all layers of the update as it was sent, behind its noise, where tests of rows do not
-            suffice; None where they do not explain it.
     """
-    sent = observed
-    observed, equations, rows = _first_rows(sent, encoder, prior, n_rows, config, generator)
-    space = equations.space
-    if 0 < equations.rank <= len(rows) + 1:
-        found = decomposed(observed, equations, rows)
-        sharp = sharpened(observed, space, found)
-        # With fewer distinct rows than rows, one might hide in the noise instead of being equal to another.
-        if sharp.left < (COMPLETE_BELOW if equations.rank == n_rows else EXPLAINED_WITHIN):
-            return _of_decomposition(observed, equations, sharp, n_rows)
-    fitted = None if by_layers is None else by_layers()
-    if fitted is not None and observed.scale != sent.scale and not fitted.guesses:
-        as_sent = replace(sent, may_be_rescaled=False)
-        return invert(as_sent, encoder, prior, n_rows, config, generator, lambda: fitted)
-    single = single_counts(*_shares(observed, equations, rows, n_rows))
-    fixed = rows.unique & (single.misfit < MATCHES)
-    known = Known(rows.codes, rows.numbers, single.counts.argmax(1), fixed, rows.precise)
-    if fitted is not None and (not fitted.guesses or not len(rows)):
-        return _proven_with_fit(observed, equations, known, fitted, n_rows)
-    if observed.may_be_rescaled and not len(rows):
-        whole = RowDomain.whole(encoder, prior)
-        scales = possible_scales(observed, whole.rows.of(*whole.draw(SAMPLE, generator, from_prior=True)))
-        if 0 < min(scales) < 1 / RESCALED:
-            return _at_scales(observed, scales, encoder, prior, n_rows, config, generator)
-    return _fitted(observed, equations, known, n_rows, config, generator)
 
+    encoder: TableEncoder
+    prior: RowPrior
+    n_rows: int
+    config: ExactFedAvgConfig
+    generator: torch.Generator
 
-def _at_scales(
-    observed: WeightUpdate,
-    scales: Sequence[float],
-    encoder: TableEncoder,
-    prior: RowPrior,
-    n_rows: int,
-    config: ExactFedAvgConfig,
-    generator: torch.Generator,
-) -> Inverted:
-    """The best of one fit at each scale, the first that is proven: see `invert` for the other arguments."""
-    found: list[Inverted] = []
-    for scale in scales:
-        sent = replace(observed.rescaled(1 / scale), may_be_rescaled=False)
-        found.append(invert(sent, encoder, prior, n_rows, replace(config, restarts=1), generator))
-        if bool(found[-1].proof.cells.any()):
-            return found[-1]
-    return min(found, key=lambda one: one.left)
+    def run(self, observed: WeightUpdate, by_layers: Callable[[], CertifiedRows | None] | None = None) -> Inverted:
+        """The rows of one update.
 
+        Args:
+            observed: the update.
+            by_layers: fits rows to all layers of the update as it was sent, behind its noise, where tests of rows do
+                not suffice; None where they do not explain it.
+        """
+        sent, n_rows = observed, self.n_rows
+        observed, equations, rows = self._first_rows(sent)
+        space = equations.space
+        if 0 < equations.rank <= len(rows) + 1:
+            found = decomposed(observed, equations, rows)
+            sharp = sharpened(observed, space, found)
+            # With fewer distinct rows than rows, one might hide in the noise instead of being equal to another.
+            if sharp.left < (COMPLETE_BELOW if equations.rank == n_rows else EXPLAINED_WITHIN):
+                return _of_decomposition(observed, equations, sharp, n_rows)
+        fitted = None if by_layers is None else by_layers()
+        if fitted is not None and observed.scale != sent.scale and not fitted.guesses:
+            return self.run(replace(sent, may_be_rescaled=False), lambda: fitted)
+        single = single_counts(*_shares(observed, equations, rows, n_rows))
+        fixed = rows.unique & (single.misfit < MATCHES)
+        known = Known(rows.codes, rows.numbers, single.counts.argmax(1), fixed, rows.precise)
+        if fitted is not None and (not fitted.guesses or not len(rows)):
+            return _proven_with_fit(observed, equations, known, fitted, n_rows)
+        if observed.may_be_rescaled and not len(rows):
+            whole = RowDomain.whole(self.encoder, self.prior)
+            drawn = whole.draw(SAMPLE, self.generator, from_prior=True)
+            scales = possible_scales(observed, whole.rows.of(*drawn))
+            if 0 < min(scales) < 1 / RESCALED:
+                return self._at_scales(observed, scales)
+        return self._fitted(observed, equations, known)
 
-def _first_rows(
-    observed: WeightUpdate,
-    encoder: TableEncoder,
-    prior: RowPrior,
-    n_rows: int,
-    config: ExactFedAvgConfig,
-    generator: torch.Generator,
-) -> tuple[WeightUpdate, RowEquations, Agreed]:
-    """The rows that tests find, with the update at the scale that they show: see `invert` for the arguments."""
-    for left in reversed(range(MOST_RESCALINGS + 1)):
-        space = infer_domain(observed.gradient[0], encoder, prior, n_rows, noise=observed.noise)
-        equations = RowEquations.of(observed.gradient[0], space, n_rows, observed.noise)
-        _, rows = gather(observed, equations, config.limits, generator)
-        if not (left and observed.may_be_rescaled and len(rows)):
-            break
-        scale = scale_of_single_rows(*_shares(observed, equations, rows, n_rows))
-        if not 0 < scale < 1 / RESCALED:
-            break
-        observed = observed.rescaled(1 / scale)
-    return observed, equations, rows
+    def _at_scales(self, observed: WeightUpdate, scales: Sequence[float]) -> Inverted:
+        """The best of one fit at each scale, the first that is proven."""
+        once = replace(self, config=replace(self.config, restarts=1))
+        found: list[Inverted] = []
+        for scale in scales:
+            found.append(once.run(replace(observed.rescaled(1 / scale), may_be_rescaled=False)))
+            if bool(found[-1].proof.cells.any()):
+                return found[-1]
+        return min(found, key=lambda one: one.left)
+
+    def _first_rows(self, observed: WeightUpdate) -> tuple[WeightUpdate, RowEquations, Agreed]:
+        """The rows that tests find, with the update at the scale that they show."""
+        for left in reversed(range(MOST_RESCALINGS + 1)):
+            space = infer_domain(observed.gradient[0], self.encoder, self.prior, self.n_rows, noise=observed.noise)
+            equations = RowEquations.of(observed.gradient[0], space, self.n_rows, observed.noise)
+            _, rows = gather(observed, equations, self.config.limits, self.generator)
+            if not (left and observed.may_be_rescaled and len(rows)):
+                break
+            scale = scale_of_single_rows(*_shares(observed, equations, rows, self.n_rows))
+            if not 0 < scale < 1 / RESCALED:
+                break
+            observed = observed.rescaled(1 / scale)
+        return observed, equations, rows
+
+    def _fitted(self, observed: WeightUpdate, equations: RowEquations, known: Known) -> Inverted:
+        """The best of several fits: the first that is proven, else the one of least distance."""
+        space, n_rows = equations.space, self.n_rows
+        problem = problem_of(observed, space, n_rows, self.generator)
+        best, least, left = None, float("inf"), 1.0
+        for _ in range(self.config.restarts):
+            rows, value = fit_layers(problem, known, n_rows, self.config.steps, self.generator)
+            sharp = sharpened(observed, space, refine(observed, equations, rows.codes, rows.numbers))
+            if sharp.left < EXPLAINED_WITHIN:
+                return _of_fit(observed, equations, sharp, rows.labels, n_rows)
+            if best is None or value < least:
+                best, least, left = rows, value, _relative(observed, sharp)
+            if least < SETTLED:
+                break
+        assert best is not None
+        others = Proof.nothing(best.codes[len(known.codes) :])
+        proof = _alone(observed, equations, known, n_rows).joined(others)
+        return Inverted(space, best, torch.ones_like(best.labels), proof, left, equations, observed)
 
 
 def _shares(observed: WeightUpdate, equations: RowEquations, rows: Agreed, n_rows: int) -> tuple[Tensor, Tensor]:
@@ -203,45 +211,14 @@ def _of_decomposition(observed: WeightUpdate, equations: RowEquations, fit: Fit,
     predicted = predicted_shares(observed, fit.x, n_rows)
     counts = class_counts(fit.shares, predicted, n_rows, observed.fit_scale).counts
     proof = proven_together(observed, space, fit, counts, n_rows, equations.rank)
-    times = counts.sum(1)
-    each = torch.repeat_interleave(torch.arange(len(times), device=times.device), times)
-    classes = torch.arange(counts.shape[1], device=times.device)
-    labels = torch.cat([torch.repeat_interleave(classes, of_row) for of_row in counts])
+    each, labels = each_row(counts)
     rows = JointRows(fit.codes[each], fit.numbers[each], labels)
-    return Inverted(space, rows, times[each], proof.of(each), _relative(observed, fit), equations, observed)
+    return Inverted(space, rows, counts.sum(1)[each], proof[each], _relative(observed, fit), equations, observed)
 
 
 def _relative(observed: WeightUpdate, fit: Fit) -> float:
     """What rows leave of the first layer's update, relative to it."""
     return float(fit.remains.norm() / observed.gradient[0].norm().clamp_min(LEAST))
-
-
-def _fitted(
-    observed: WeightUpdate,
-    equations: RowEquations,
-    known: Known,
-    n_rows: int,
-    config: ExactFedAvgConfig,
-    generator: torch.Generator,
-) -> Inverted:
-    """The best of several fits: the first that is proven, else the one of least distance."""
-    space = equations.space
-    problem = problem_of(observed, space, n_rows, generator)
-    best, least, left = None, float("inf"), 1.0
-    for _ in range(config.restarts):
-        rows, value = fit_layers(problem, known, n_rows, config.steps, generator)
-        sharp = sharpened(observed, space, refine(observed, equations, rows.codes, rows.numbers))
-        if sharp.left < EXPLAINED_WITHIN:
-            return _of_fit(observed, equations, sharp, rows.labels, n_rows)
-        if best is None or value < least:
-            best, least, left = rows, value, _relative(observed, sharp)
-        if least < SETTLED:
-            break
-    assert best is not None
-    alone = _alone(observed, equations, known, n_rows)
-    others = Proof.nothing(best.codes[len(known.codes) :])
-    proof = Proof(torch.cat([alone.cells, others.cells]), torch.cat([alone.digits, others.digits]))
-    return Inverted(space, best, torch.ones_like(best.labels), proof, left, equations, observed)
 
 
 def _proven_with_fit(
@@ -277,4 +254,4 @@ def _of_fit(observed: WeightUpdate, equations: RowEquations, fit: Fit, labels: T
     distinct = fit_shares(observed, space, fit.codes[first], fit.numbers[first])
     proof = proven_together(observed, space, distinct, counts, n_rows, equations.rank)
     rows = JointRows(fit.codes, fit.numbers, labels)
-    return Inverted(space, rows, counts.sum(1)[source], proof.of(source), _relative(observed, fit), equations, observed)
+    return Inverted(space, rows, counts.sum(1)[source], proof[source], _relative(observed, fit), equations, observed)

@@ -240,7 +240,7 @@ def _directions(space: RowDomain) -> tuple[Tensor, Tensor]:
 def column_noise(space: RowDomain) -> float:
     """Most that the errors of the encoded columns grow by in a row's coordinates."""
     encoder = space.encoder
-    at = [encoder.numerical_positions[j] for j in space.free]
+    at = space.free_positions
     per_unit = torch.ones_like(encoder.scale)
     origin = torch.zeros_like(encoder.scale)
     per_unit[at], origin[at] = space.unit, space.center

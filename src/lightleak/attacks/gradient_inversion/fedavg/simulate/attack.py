@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 import torch
 from torch import Tensor
 
-from lightleak.attacks.attack import Progress
+from lightleak.attacks.attack import PartOfWork, Progress
 from lightleak.attacks.gradient_inversion.fedavg.checks import (
     can_be_cut,
     local_epochs,
@@ -17,7 +16,6 @@ from lightleak.attacks.gradient_inversion.fedavg.checks import (
     total_steps,
 )
 from lightleak.attacks.gradient_inversion.fedavg.simulate.config import FedAvgConfig
-from lightleak.attacks.gradient_inversion.fedavg.simulate.epoch_matching import match_epochs
 from lightleak.attacks.gradient_inversion.fedavg.simulate.image_codec import image_codec
 from lightleak.attacks.gradient_inversion.fedavg.simulate.label_counts import restore_whole_counts
 from lightleak.attacks.gradient_inversion.fedavg.simulate.label_split import orders_of, random_split, shared_positions
@@ -33,6 +31,7 @@ from lightleak.attacks.gradient_inversion.network.checks import require_fit
 from lightleak.attacks.gradient_inversion.network.client import client_network
 from lightleak.attacks.gradient_inversion.optimize.chain_options import require_options
 from lightleak.attacks.gradient_inversion.optimize.labels import DUMMY_ROWS, expand_counts, require_restorable
+from lightleak.attacks.gradient_inversion.optimize.pooling import match_epochs
 from lightleak.attacks.gradient_inversion.optimize.reach import require_reach
 from lightleak.attacks.gradient_inversion.optimize.shell import Posed, RestartedInversion
 from lightleak.attacks.gradient_inversion.tables.codec import RowCodec, table_codec
@@ -174,12 +173,12 @@ class FedAvgInversion(RestartedInversion[FedAvgConfig]):
         steps = total_steps(self.name, update.facts)
         rows = rows_per_client(self.name, update.facts)
         divisors = [e for e in range(1, steps + 1) if steps % e == 0 and can_be_cut(rows, steps // e)]
-        share = None if progress is None else partial(_scaled, progress, 1 / len(divisors))
+        report = PartOfWork(progress, 1 / len(divisors))
         tried = [
             FedAvgInversion(self.name, self.citation, replace(self.config, assumed_epochs=epochs))
             for epochs in divisors
         ]
-        found = [one.run_many([update], [seed], device, share)[0] for one in tried]
+        found = [one.run_many([update], [seed], device, report)[0] for one in tried]
         best = min(found, key=lambda one: one.loss)
         return replace(best, seconds=sum(one.seconds for one in found))
 
@@ -205,7 +204,3 @@ class FedAvgInversion(RestartedInversion[FedAvgConfig]):
         width = NetworkSpec.from_dict(update.network).layout.width
         dummy = torch.randn(DUMMY_ROWS, width, generator=draws)
         return expand_counts(restore_whole_counts(update, steps, dummy, method))
-
-
-def _scaled(progress: Progress, share: float, fraction: float) -> None:
-    progress(share * fraction)

@@ -10,14 +10,13 @@ from lightleak.attacks.gradient_inversion.fedavg.checks import local_epochs, row
 from lightleak.attacks.gradient_inversion.fedavg.simulate.chain import chain_of
 from lightleak.attacks.gradient_inversion.fedavg.simulate.config import FedAvgConfig
 from lightleak.attacks.gradient_inversion.fedavg.simulate.label_split import shared_positions, stacked
-from lightleak.attacks.gradient_inversion.fedavg.simulate.layered_error import layered_error
 from lightleak.attacks.gradient_inversion.fedavg.simulate.local_step import LocalStep, NetworkStep
 from lightleak.attacks.gradient_inversion.fedavg.simulate.schedule import Schedule, schedule_for
 from lightleak.attacks.gradient_inversion.fedavg.simulate.simulation import LocalSGD, SimulatedTraining
 from lightleak.attacks.gradient_inversion.fedavg.simulate.update_matcher import RowPrior, UpdateMatcher
 from lightleak.attacks.gradient_inversion.network.client import client_network
 from lightleak.attacks.gradient_inversion.optimize.chain_options import chain_options
-from lightleak.attacks.gradient_inversion.optimize.objective import OBJECTIVES
+from lightleak.attacks.gradient_inversion.optimize.objective import OBJECTIVES, layered_error
 from lightleak.attacks.gradient_inversion.optimize.problem import LIVE_COPIES
 from lightleak.core.observations import ClientUpdate
 from lightleak.targets.spec import NetworkSpec
