@@ -142,6 +142,7 @@ class NVFlarePercentile(NVFlareFilter):
 
     name: ClassVar[str] = "nvflare_percentile"
     citation: ClassVar[str] = "Roth et al., NVIDIA FLARE, 2022: PercentilePrivacy; Shokri and Shmatikov, CCS 2015"
+    words: ClassVar[str] = "NVFlare PercentilePrivacy({percentile:g}, {gamma:g})"
     varies: ClassVar[str | None] = "percentile"
     known_to: ClassVar[KnownTo] = {"exact_pruned": {}}
     module: ClassVar[str] = "percentile_privacy"
@@ -154,10 +155,6 @@ class NVFlarePercentile(NVFlareFilter):
     def arguments(self) -> dict[str, Any]:
         """See `NVFlareFilter.arguments`."""
         return {"percentile": self.percentile, "gamma": self.gamma}
-
-    def describe(self) -> str:
-        """See `HorizontalDefense.describe`."""
-        return f"NVFlare PercentilePrivacy({self.percentile:g}, {self.gamma:g})"
 
 
 @UPDATE_DEFENSES.register(
@@ -188,6 +185,7 @@ class NVFlareSVT(NVFlareFilter):
 
     name: ClassVar[str] = "nvflare_svt"
     citation: ClassVar[str] = "Roth et al., NVIDIA FLARE, 2022: SVTPrivacy"
+    words: ClassVar[str] = "NVFlare SVTPrivacy(fraction {fraction:g}, noise_var {noise_var:g}, gamma {gamma:g})"
     varies: ClassVar[str | None] = "noise_var"
     known_to: ClassVar[KnownTo] = {"exact_signs": {}}
     module: ClassVar[str] = "svt_privacy"
@@ -222,10 +220,6 @@ class NVFlareSVT(NVFlareFilter):
         """See `FrameworkFilter.release_privacy`; the sum that NVFlare's accountant reports, which is not verified."""
         return {"release_epsilon": self.spent(n_parameters), "delta": 0.0, "privacy_unit": "client"}
 
-    def describe(self) -> str:
-        """See `HorizontalDefense.describe`."""
-        return f"NVFlare SVTPrivacy(fraction {self.fraction:g}, noise_var {self.noise_var:g}, gamma {self.gamma:g})"
-
 
 @UPDATE_DEFENSES.register(
     "nvflare_exclude", Facts(needs=("It gives no guarantee: the tensors that are sent are exact.",))
@@ -244,6 +238,7 @@ class NVFlareExclude(NVFlareFilter):
 
     name: ClassVar[str] = "nvflare_exclude"
     citation: ClassVar[str] = "Roth et al., NVIDIA FLARE, 2022: ExcludeVars"
+    words: ClassVar[str] = "NVFlare ExcludeVars({exclude})"
     module: ClassVar[str] = "exclude_vars"
     filter_name: ClassVar[str] = "ExcludeVars"
     known_to: ClassVar[KnownTo] = {"exact_pruned": {}}
@@ -259,10 +254,6 @@ class NVFlareExclude(NVFlareFilter):
     def arguments(self) -> dict[str, Any]:
         """See `NVFlareFilter.arguments`."""
         return {"exclude_vars": self.exclude}
-
-    def describe(self) -> str:
-        """See `HorizontalDefense.describe`."""
-        return f"NVFlare ExcludeVars({self.exclude})"
 
 
 class FlowerMod(FrameworkFilter):
@@ -323,6 +314,7 @@ class FlowerClipping(FlowerMod):
 
     name: ClassVar[str] = "flower_clipping"
     citation: ClassVar[str] = "Beutel et al., Flower, 2020: fixedclipping_mod"
+    words: ClassVar[str] = "Flower fixed clipping to norm {clipping_norm:g}"
     varies: ClassVar[str | None] = "clipping_norm"
     known_to: ClassVar[KnownTo] = {"exact": {}, "exact_fedavg": {}}
 
@@ -332,10 +324,6 @@ class FlowerClipping(FlowerMod):
     def mod(self, mods: Any) -> Any:
         """See `FlowerMod.mod`."""
         return mods.fixedclipping_mod
-
-    def describe(self) -> str:
-        """See `HorizontalDefense.describe`."""
-        return f"Flower fixed clipping to norm {self.clipping_norm:g}"
 
 
 @UPDATE_DEFENSES.register(
@@ -365,6 +353,7 @@ class FlowerLocalDP(FlowerMod):
 
     name: ClassVar[str] = "flower_local_dp"
     citation: ClassVar[str] = "Beutel et al., Flower, 2020: LocalDpMod"
+    words: ClassVar[str] = "Flower local DP, epsilon {epsilon:g} a round, norm {clipping_norm:g}"
     varies: ClassVar[str | None] = "epsilon"
     known_to: ClassVar[KnownTo] = {"exact_joint": {}, "exact_fedavg": {}}
 
@@ -390,7 +379,3 @@ class FlowerLocalDP(FlowerMod):
         deviation = self.sensitivity * math.sqrt(2 * math.log(1.25 / self.delta)) / self.epsilon
         epsilon = gaussian_epsilon(deviation / (2 * self.clipping_norm), self.delta)
         return {"release_epsilon": epsilon, "delta": self.delta, "privacy_unit": "client"}
-
-    def describe(self) -> str:
-        """See `HorizontalDefense.describe`."""
-        return f"Flower local DP, epsilon {self.epsilon:g} a round, norm {self.clipping_norm:g}"
