@@ -1,7 +1,7 @@
 """Encode a table as tensors and decode it: one-hot categories, scaled numbers, and the statistics a server knows."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import pandas as pd
@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from lightleak.core.errors import DataError, ObservationError
+from lightleak.core.observations import ClientUpdate
+from lightleak.core.released_model import ReleasedModel
 from lightleak.core.remembered import Remembered
 from lightleak.data.binary_table import bit_blocks, holds_bits, is_binary
 from lightleak.data.cells import category_codes
@@ -28,18 +30,6 @@ _KNOTS = "knots."
 
 _READ: "Remembered[TableEncoder]" = Remembered(most=256)
 """Encoders of observations."""
-
-
-class Observation(Protocol):
-    """What carries an encoder: its facts, and its statistics as tensors."""
-
-    @property
-    def encoder(self) -> Mapping[str, Any]:
-        """As `TableEncoder.to_state` returns it."""
-
-    @property
-    def encoder_tensors(self) -> Mapping[str, Tensor]:
-        """As `TableEncoder.to_state` returns them."""
 
 
 class TableEncoder(nn.Module):
@@ -301,7 +291,7 @@ class TableEncoder(nn.Module):
         return facts, tensors | knots
 
     @classmethod
-    def of(cls, observation: Observation, device: torch.device | str = "cpu") -> "TableEncoder":
+    def of(cls, observation: ClientUpdate | ReleasedModel, device: torch.device | str = "cpu") -> "TableEncoder":
         """Return the encoder that an observation carries; errors as for `from_state`.
 
         It is built once for each device, shared by all who read the same observation or one that was made of it by
