@@ -25,7 +25,7 @@ class DefendedTraining:
         defense: what defends it.
     """
 
-    data: lightning.LightningDataModule
+    data: TableDataModule
     callbacks: list[lightning.Callback]
     defense: HorizontalDefense
 
