@@ -22,6 +22,7 @@ from lightleak.core.facts import Facts
 from lightleak.core.optional import import_optional
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, KnownTo, UpdateDefense
 from lightleak.defenses.horizontal.privacy_accounting import gaussian_epsilon
+from lightleak.targets.trainer import loggers_at
 
 Change = dict[str, np.ndarray]
 """Change of weights by parameter name, float32."""
@@ -61,7 +62,7 @@ class FrameworkFilter(UpdateDefense):
         """See `UpdateDefense.apply`; a tensor that the framework leaves out is zero."""
         change = {name: (-self.scale * gradient[name].float()).cpu().numpy() for name in sorted(gradient)}
         import_optional(self.package, f"{self.name} runs the framework's own code", self.extra)
-        with _quiet(self.package), _numpy_draws(draws):
+        with loggers_at(logging.WARNING, self.package), _numpy_draws(draws):  # it logs a line for every update
             sent = self.filtered(change)
         zero = np.zeros((), np.float32)
         return {
@@ -79,18 +80,6 @@ def _numpy_draws(draws: torch.Generator) -> Iterator[None]:
         yield
     finally:
         np.random.set_state(state)
-
-
-@contextmanager
-def _quiet(framework: str) -> Iterator[None]:
-    """Hide the line that a framework logs for every update."""
-    logger = logging.getLogger(framework)
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 class NVFlareFilter(FrameworkFilter):
