@@ -118,10 +118,12 @@ class TableEncoder(nn.Module):
         self.includes_attacked = includes_attacked
         if len(frame) < 2:
             raise DataError(f"an encoder needs at least 2 rows to take statistics from, got {len(frame)}")
-        if is_binary(self.schema) and holds_bits(self.schema, frame):
-            return self._fit_bits(frame)
-        codes, numbers = table_cells(self.schema, self.schema.validate(frame, require_label=False))
-        mean, spread = self._moments(codes, numbers)
+        if is_binary(self.schema) and holds_bits(self.schema, frame):  # without a copy of the table
+            numbers = torch.tensor([0.0, 1.0], dtype=torch.float64).unsqueeze(1).expand(2, self.width)
+            mean, spread = self._moments_of_bits(frame)
+        else:
+            codes, numbers = table_cells(self.schema, self.schema.validate(frame, require_label=False))
+            mean, spread = self._moments(codes, numbers)
         at, columns = self.numerical_positions, self.schema.numerical
         self.lower = _declared([column.lower for column in columns], numbers.amin(0))
         self.upper = _declared([column.upper for column in columns], numbers.amax(0))
@@ -366,21 +368,6 @@ class TableEncoder(nn.Module):
                 f"{float(self.upper[i]):g} that the update states"
             )
 
-    def _fit_bits(self, frame: pd.DataFrame) -> "TableEncoder":
-        """`fit` for a table of bits, from the number of ones per column: no copy of the table."""
-        n, share = len(frame), torch.empty(self.width, dtype=torch.float64)
-        for at, block in bit_blocks(self.schema, frame):
-            share[at] = torch.from_numpy(block.sum(0, dtype=np.int64)).double() / n
-        variance = share * (1 - share) * n / (n - 1)
-        spread = torch.where(variance == 0, torch.ones_like(variance), variance.sqrt())
-        absent, present = torch.zeros_like(share), torch.ones_like(share)
-        self.lower, self.upper, self.deviation = absent.clone(), present.clone(), spread.clone()
-        raw = self.encoding in ("minmax", "quantile")
-        self.shift, self.scale = (absent, present) if raw else (share, spread)
-        if self.encoding == "quantile":
-            self._knots = {name: torch.tensor([0.0, 1.0], dtype=torch.float64) for name in self.schema.names}
-        return self
-
     def _require_fitted(self) -> None:
         if bool(self.scale.isnan().any()):
             raise DataError("this encoder has no statistics yet; call fit(frame) first")
@@ -405,6 +392,14 @@ class TableEncoder(nn.Module):
             if not variance[block.start].isfinite():
                 raise DataError(f"column {block.name!r}: numbers too large for their variance to be a float64")
         return mean, torch.where(constant | (variance == 0), torch.ones_like(variance), variance.sqrt())
+
+    def _moments_of_bits(self, frame: pd.DataFrame) -> tuple[Tensor, Tensor]:
+        """As `_moments`, from the number of ones per column."""
+        n, share = len(frame), torch.empty(self.width, dtype=torch.float64)
+        for at, block in bit_blocks(self.schema, frame):
+            share[at] = torch.from_numpy(block.sum(0, dtype=np.int64)).double() / n
+        variance = share * (1 - share) * n / (n - 1)
+        return share, torch.where(variance == 0, torch.ones_like(variance), variance.sqrt())
 
     def _scaled(self, numbers: Tensor, scale: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         """Every column of ``[..., m]`` through ``scale`` with its knots."""
