@@ -25,7 +25,7 @@ class DefendedTraining:
         defense: what defends it.
     """
 
-    data: TableDataModule
+    data: lightning.LightningDataModule
     callbacks: list[lightning.Callback]
     defense: HorizontalDefense
 
