@@ -23,6 +23,7 @@ class Rounding(UpdateDefense):
 
     name: ClassVar[str] = "rounding"
     citation: ClassVar[str] = "LightLeak's documentation"
+    words: ClassVar[str] = "rounding to multiples of {step:g}"  # one line with the strength
     varies: ClassVar[str | None] = "step"  # what a curve of leakage against accuracy varies
 
     step: float = bounded(0.001, gt=0)
@@ -30,7 +31,3 @@ class Rounding(UpdateDefense):
     def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
         """What leaves the client; a random defense takes its randomness from `draws`."""
         return {name: (g / self.step).round() * self.step for name, g in gradient.items()}
-
-    def describe(self) -> str:
-        """One line with the strength."""
-        return f"rounding to multiples of {self.step:g}"

@@ -20,7 +20,7 @@ from lightleak.data.encoder import Encoding, TableEncoder
 from lightleak.data.marginals import Marginals, statistics_marginals
 from lightleak.data.schema import Column, TableSchema
 from lightleak.data.table import Table
-from lightleak.metrics.cells import cell_hits
+from lightleak.metrics.matched_batch import MatchedBatch
 
 MakeUpdate = Callable[..., tuple[ClientUpdate, GroundTruth]]
 
@@ -95,7 +95,7 @@ def cells_right(sharpness: float, n: int, batches: int) -> float:
     encoder = TableEncoder(SKEWED).fit(SHARES.sample(SKEWED, 200, np.random.default_rng(0)))
     for i in range(batches):
         truth, rows = (of.sample(SKEWED, n, np.random.default_rng([k, i])) for k, of in enumerate((SHARES, guess), 1))
-        found.append(float(cell_hits(encoder, truth, rows).hits.double().mean()))
+        found.append(float(MatchedBatch.compare(encoder, truth, rows).hits.double().mean()))
     return float(np.mean(found))
 
 

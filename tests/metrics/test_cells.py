@@ -13,7 +13,6 @@ from lightleak.core.errors import DataError, UsageError
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.schema import Column, TableSchema
 from lightleak.metrics import MatchedBatch, cells
-from lightleak.metrics.cells import cell_hits
 
 SEEDS = st.integers(0, 10_000)
 WRONG = st.sampled_from([0.0, 0.2, 0.5, 1.0])
@@ -31,8 +30,8 @@ def test_totals_are_those_of_the_best_of_all_orders(make_case: Callable, slow: o
 @given(seed=SEEDS, n=st.integers(1, 12), wrong=WRONG)
 def test_cells_are_those_of_a_loop(make_case: Callable, slow: object, seed: int, n: int, wrong: float):
     case = make_case(seed, n, wrong)
-    hits, order = cell_hits(case.encoder, case.truth, case.guess)
-    assert hits.tolist() == slow.hits(case, order.tolist())
+    batch = MatchedBatch.compare(case.encoder, case.truth, case.guess)
+    assert batch.hits.tolist() == slow.hits(case, batch.order.tolist())
 
 
 @settings(max_examples=40)
@@ -61,15 +60,16 @@ def test_tables_and_tensors_are_compared_alike(make_case: Callable, seed: int, n
     case = make_case(seed, n)
     encoder = case.encoder
     truth, guess = (encoder.project(encoder.encode(rows), clamp=False) for rows in (case.truth, case.guess))
-    by_table, by_tensor = cell_hits(encoder, case.truth, case.guess), cell_hits(encoder, truth, guess)
+    by_table = MatchedBatch.compare(encoder, case.truth, case.guess)
+    by_tensor = MatchedBatch.compare(encoder, truth, guess)
     assert torch.equal(by_table.hits, by_tensor.hits) and torch.equal(by_table.order, by_tensor.order)
 
 
 def test_work_cut_into_pieces_gives_the_same(make_case: Callable, monkeypatch: pytest.MonkeyPatch):
     case = make_case(0, 12)
-    whole = cell_hits(case.encoder, case.truth, case.guess)
+    whole = MatchedBatch.compare(case.encoder, case.truth, case.guess)
     monkeypatch.setattr(cells, "_CELLS_AT_ONCE", 1)
-    pieces = cell_hits(case.encoder, case.truth, case.guess)
+    pieces = MatchedBatch.compare(case.encoder, case.truth, case.guess)
     assert torch.equal(whole.order, pieces.order)
 
 
@@ -82,8 +82,8 @@ def ages() -> TableEncoder:
 @pytest.mark.parametrize(("age", "right"), [(46, True), (47, False), (34, True), (33, False)])
 def test_tolerance_is_0319_deviations_in_the_units_of_the_column(ages: TableEncoder, age: int, right: bool):
     truth, guess = pd.DataFrame({"age": [40], "pay": [1.0]}), pd.DataFrame({"age": [age], "pay": [1.0]})
-    assert cell_hits(ages, truth, guess).hits.tolist() == [[right, True]]  # 0.319 * 20 = 6.38
-    assert cell_hits(ages, truth, guess, tolerance=1.0).hits.all()
+    assert MatchedBatch.compare(ages, truth, guess).hits.tolist() == [[right, True]]  # 0.319 * 20 = 6.38
+    assert MatchedBatch.compare(ages, truth, guess, tolerance=1.0).hits.all()
 
 
 def test_equal_means_to_a_millionth_of_a_deviation(ages: TableEncoder):
@@ -112,7 +112,7 @@ def test_numbers_that_are_not_finite_are_wrong(ages: TableEncoder, broken: float
     assert batch.order.tolist() == [1, 0]
     assert batch.hits.tolist() == batch.equal.tolist() == [[True, False], [True, True]]
     with pytest.raises(DataError, match=r"'pay' of the truth must be finite"):
-        cell_hits(ages, pd.DataFrame({"age": [40], "pay": [broken]}), truth.head(1))
+        MatchedBatch.compare(ages, pd.DataFrame({"age": [40], "pay": [broken]}), truth.head(1))
 
 
 def test_uncertainty_follows_its_rows(ages: TableEncoder):
@@ -130,15 +130,15 @@ def test_uncertainty_follows_its_rows(ages: TableEncoder):
 def test_tables_that_do_not_fit_are_refused(make_case: Callable):
     case = make_case(0, 3)
     with pytest.raises(UsageError, match="got 2 for 3"):
-        cell_hits(case.encoder, case.truth, case.guess.head(2))
+        MatchedBatch.compare(case.encoder, case.truth, case.guess.head(2))
     with pytest.raises(UsageError, match="at least 1"):
-        cell_hits(case.encoder, case.truth.head(0), case.guess.head(0))
+        MatchedBatch.compare(case.encoder, case.truth.head(0), case.guess.head(0))
     with pytest.raises(DataError, match=r"\['sex'\] are missing"):
-        cell_hits(case.encoder, case.truth, case.guess.drop(columns="sex"))
+        MatchedBatch.compare(case.encoder, case.truth, case.guess.drop(columns="sex"))
     with pytest.raises(DataError, match=r"'color': expected one of .*, got 'pink'"):
-        cell_hits(case.encoder, case.truth, case.guess.assign(color="pink"))
+        MatchedBatch.compare(case.encoder, case.truth, case.guess.assign(color="pink"))
     with pytest.raises(DataError, match=r"'height': expected numbers \(continuous\)"):
-        cell_hits(case.encoder, case.truth, case.guess.assign(height="tall"))
+        MatchedBatch.compare(case.encoder, case.truth, case.guess.assign(height="tall"))
 
 
 def test_tolerances_of_adult_are_those_of_table_7(data_dir):

@@ -118,9 +118,9 @@ def test_local_training_is_that_of_torch_to_the_bit(
     buffers = dict(network.named_buffers())
     run = run_client(network, before, buffers, *batch, training, seed=seed, training_mode=training_mode)
     after = plain_sgd(network.train(training_mode), *batch, training, run.order, run.dropout)
-    assert same(run.delta, {name: value.detach() - before[name] for name, value in after.named_parameters()})
-    assert same(run.buffers_after, dict(after.named_buffers()))
-    moved = any(not torch.equal(run.buffers_after[name], value) for name, value in buffers.items())
+    assert same(run.trained.delta, {name: value.detach() - before[name] for name, value in after.named_parameters()})
+    assert same(run.trained.buffers, dict(after.named_buffers()))
+    moved = any(not torch.equal(run.trained.buffers[name], value) for name, value in buffers.items())
     assert moved == (training_mode and bool(buffers))
 
 

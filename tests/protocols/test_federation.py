@@ -205,10 +205,10 @@ def test_a_round_shows_the_clean_weights_and_what_every_client_sent() -> None:
             assert same(run.parameters, now.runs[0].parameters)
             assert same(run.buffers, now.runs[0].buffers)
         for name, value in after.runs[0].parameters.items():
-            moved = sum(run.delta[name] * n for run, n in zip(now.runs, rows, strict=True)) / rows.sum()
+            moved = sum(run.trained.delta[name] * n for run, n in zip(now.runs, rows, strict=True)) / rows.sum()
             torch.testing.assert_close(value, now.runs[0].parameters[name] + moved)
         for name, value in after.runs[0].buffers.items():
-            mean = sum(run.buffers_after[name] * n for run, n in zip(now.runs, rows, strict=True)) / rows.sum()
+            mean = sum(run.trained.buffers[name] * n for run, n in zip(now.runs, rows, strict=True)) / rows.sum()
             torch.testing.assert_close(value.float(), mean.float())
 
 
@@ -256,7 +256,7 @@ def test_the_defense_enters_training(defend: Any) -> None:
     assert plain.defense is None
     assert not same(noised.network.state_dict(), plain.network.state_dict())
     # Every client of every round draws noise of its own.
-    deltas = [run.delta["linears.0.weight"] for done in recorder.rounds for run in done.runs]
+    deltas = [run.trained.delta["linears.0.weight"] for done in recorder.rounds for run in done.runs]
     assert len({tuple(delta.flatten().tolist()) for delta in deltas}) == 12
 
 
@@ -277,7 +277,7 @@ def test_dp_sgd_acts_on_the_rows_of_local_steps() -> None:
     # Momentum of 0.5 at most doubles a step of 0.1 along a gradient of norm 0.001.
     run = recorder.rounds[0].runs[0]
     steps = LOCAL.steps(len(run.labels))
-    assert 0 < torch.cat([d.flatten() for d in run.delta.values()]).norm() <= 2 * 0.1 * 1e-3 * steps
+    assert 0 < torch.cat([d.flatten() for d in run.trained.delta.values()]).norm() <= 2 * 0.1 * 1e-3 * steps
     with pytest.raises(UnsupportedError, match="dp_sgd cannot protect these layers"):
         fit(FederatedAveraging(spec_of(norm="batch"), LOCAL, seed=3, defense=clips, defend="steps"))
 

@@ -59,6 +59,17 @@ class Capture:
         return cls(update, truth, int(rank) if rank.isdigit() else 0)
 
 
+def destination(root: Path | str | None, keep: bool) -> Path | None:
+    """Return the folder for captures, None where they are kept in memory alone.
+
+    Raises:
+        UsageError: they would be neither written nor kept.
+    """
+    if root is None and not keep:
+        raise UsageError("captures would be lost: give a folder (root=...) or keep them in memory (keep=True)")
+    return None if root is None else Path(root)
+
+
 def load_update(folder: Path) -> ClientUpdate:
     """Read the observation of a capture, and check what it says of network, columns and marginals.
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lightleak.callbacks.capture_schedule import CaptureSchedule
-from lightleak.callbacks.capture_store import Capture
+from lightleak.callbacks.capture_store import Capture, destination
 from lightleak.callbacks.capture_support import (
     check_optimizer,
     check_statistics,
@@ -25,7 +25,7 @@ from lightleak.callbacks.step_recorder import StepRecorder
 from lightleak.core.arguments import require_kind
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.observations import ClientUpdate, GradientState, ProtocolFacts
-from lightleak.data.datamodule import KnowsRows
+from lightleak.data.datamodule import TableDataModule
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.protocols.local_pass import check_batch
@@ -94,13 +94,11 @@ class GradientCapture(lightning.Callback):
         require_kind("encoder", encoder, TableEncoder, "a TableEncoder, such as .encoder of lightleak.prepare(...)")
         if at not in get_args(GradientState):
             raise UsageError(f"at must be one of {', '.join(get_args(GradientState))}, got {at!r}")
-        if root is None and not keep:
-            raise UsageError("captures would be lost: give a folder (root=...) or keep them in memory (keep=True)")
+        self.root = destination(root, keep)
         self.schedule = CaptureSchedule(epochs, per_epoch, steps, max_captures)
         self.encoder = encoder
         self.share_labels, self.share_statistics, self.share_buffers = share_labels, share_statistics, share_buffers
         self.marginals = marginals
-        self.root = None if root is None else Path(root)
         self.keep, self.at = keep, at
         self.captured: list[Capture] = []
         facts, tensors = encoder.to_state()
@@ -168,7 +166,7 @@ class GradientCapture(lightning.Callback):
                 return
             check_batch(self._spec, inputs, labels)
             data = getattr(trainer, "datamodule", None)
-            ids = data.rows_of(trainer.current_epoch, batch_idx) if isinstance(data, KnowsRows) else None
+            ids = data.rows_of(trainer.current_epoch, batch_idx) if isinstance(data, TableDataModule) else None
             self._recorder.arm(inputs, labels, ids)
 
     def on_before_backward(

@@ -116,8 +116,9 @@ class EpochRecords:
         vectors = self.vectors()
         if not torch.equal(order, torch.arange(len(ids))):
             ids = ids[order]
-            take = self._reordered_file if self.on_disk else self._reordered
-            vectors = {name: take(name, vectors.pop(name), order) for name in self.names}
+            for name in self.names:
+                old = vectors.pop(name)
+                vectors[name] = self._reordered_file(name, old, order) if self.on_disk else old[order]
         self._ordered, self._windows = vectors, []
         if self.on_disk:
             self._spilled_ids, self._used = [ids], 0
@@ -154,9 +155,6 @@ class EpochRecords:
             _append(self._path(name), values, new=not self.on_disk)
         self._spilled_ids.append(self._ids[: self._used].clone())
         self._used = 0
-
-    def _reordered(self, name: str, old: Tensor, order: Tensor) -> Tensor:
-        return old[order]
 
     def _reordered_file(self, name: str, old: Tensor, order: Tensor) -> Tensor:
         path = self._path(name)

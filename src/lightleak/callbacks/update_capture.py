@@ -9,7 +9,7 @@ from typing import Any
 import lightning
 
 from lightleak.callbacks.capture_schedule import RoundSchedule
-from lightleak.callbacks.capture_store import Capture
+from lightleak.callbacks.capture_store import Capture, destination
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.data.marginals import Marginals
 from lightleak.protocols.aggregate import aggregate_updates
@@ -63,14 +63,12 @@ class UpdateCapture(lightning.Callback):
             UsageError: settings that cannot work together, or an encoder that is not fitted.
         """
         super().__init__()
-        if root is None and not keep:
-            raise UsageError("captures would be lost: give a folder (root=...) or keep them in memory (keep=True)")
+        self.root = destination(root, keep)
         if aggregate and len(clients):
             raise UsageError(f"clients chooses single updates, got clients {list(clients)[:5]} with aggregate=True")
         self.schedule = RoundSchedule(rounds, per_round, clients, max_captures)
         self.sharing = Sharing(encoder, share_labels, share_buffers, marginals)
         encoder.to_state()  # refuses an encoder that is not fitted
-        self.root = None if root is None else Path(root)
         self.keep, self.aggregate = keep, aggregate
         self.captured: list[Capture] = []
         self._taken, self._told_full = 0, False

@@ -1,14 +1,15 @@
 """A table as Lightning data: encoded once, served in batches cut from one tensor."""
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 import lightning
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Sampler, TensorDataset
+from torch.utils.data import DataLoader, Dataset, Sampler, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 from lightleak.core.errors import DataError
@@ -111,35 +112,8 @@ class RankSampler(EpochSampler, DistributedSampler[Tensor]):
             yield order[dealt:].tensor_split(self.world)[self.rank]
 
 
-@runtime_checkable
-class KnowsRows(Protocol):
-    """Data that say whose rows a training batch holds."""
-
-    def rows_of(self, epoch: int, index: int) -> Tensor | None:
-        """Numbers of the rows of a batch in the training part of the table, LongTensor ``[batch]``; None if unknown."""
-
-
-class BatchRows:
-    """Whose rows the batches of a sampler hold; the batches of the epoch asked for last are kept.
-
-    Args:
-        sampler: the sampler of the training.
-        indices: numbers of its rows in the training part of the table.
-    """
-
-    def __init__(self, sampler: EpochSampler, indices: np.ndarray) -> None:
-        self._sampler, self._indices = sampler, torch.as_tensor(indices)
-        self._epoch, self._batches = -1, list[Tensor]()
-
-    def of(self, epoch: int, index: int) -> Tensor | None:
-        """See `KnowsRows.rows_of`."""
-        if epoch != self._epoch:
-            self._epoch, self._batches = epoch, list(self._sampler.batches(epoch))
-        return self._indices[self._batches[index]] if index < len(self._batches) else None
-
-
-def batch_loader(rows: TensorDataset, sampler: Sampler[Tensor]) -> DataLoader[tuple[Tensor, ...]]:
-    """A loader that takes each batch out of the tensors by one indexing, instead of row by row.
+def batch_loader(rows: Dataset[Any], sampler: Sampler[Tensor]) -> DataLoader[Any]:
+    """A loader that takes each batch out of the data by one indexing, instead of row by row.
 
     It draws from a generator of its own, so that making batches leaves the global random state as it was.
     """
@@ -193,7 +167,9 @@ class TableDataModule(lightning.LightningDataModule):
             bound = "at least 1" if batch_size < 1 else f"at most {len(stay)} (rows of {table.card.name!r})"
             raise DataError(f"batch_size must be {bound}, got {batch_size}")
         self._parts: dict[str, TensorDataset] = {}
-        self._rows: BatchRows | None = None
+        self._drawn_by: EpochSampler | None = None
+        self._sampler: EpochSampler | None = None
+        self._epoch, self._batches = -1, list[Tensor]()
 
     def setup(self, stage: str | None = None) -> None:
         """Encode every part once; later calls do nothing."""
@@ -208,6 +184,13 @@ class TableDataModule(lightning.LightningDataModule):
             name: TensorDataset(self.encoder.encode(frame), self.encoder.encode_labels(frame))
             for name, frame in frames.items()
         }
+
+    def drawn_by(self, sampler: EpochSampler) -> "TableDataModule":
+        """The same rows, encoded once for both, in the training batches of another sampler on a single process."""
+        self.setup()
+        other = copy.copy(self)
+        other._drawn_by = sampler
+        return other
 
     def check_ranks(self, world: int) -> None:
         """Check that there are enough rows for all processes.
@@ -230,16 +213,24 @@ class TableDataModule(lightning.LightningDataModule):
         return self._parts[name]
 
     def train_dataloader(self) -> DataLoader[tuple[Tensor, ...]]:
-        """Shuffled batches, in an order that depends on seed and epoch alone."""
+        """Shuffled batches, in an order that depends on seed and epoch alone; or as `drawn_by` says."""
         rows = self.part("train")
         batches = BatchSampler(len(rows), self.batch_size, True, derive_seed(self.seed, "train"), self.drop_last)
-        sampler = self._share(batches, whole=False)
-        self._rows = BatchRows(sampler, self.train_indices)
+        sampler = self._share(batches, whole=False) if self._drawn_by is None else self._drawn_by
+        self._sampler, self._epoch = sampler, -1
         return batch_loader(rows, sampler)
 
     def rows_of(self, epoch: int, index: int) -> Tensor | None:
-        """See `KnowsRows.rows_of`; of this process's share, of the batches that `train_dataloader` serves."""
-        return None if self._rows is None else self._rows.of(epoch, index)
+        """Numbers of the rows of a batch in the training part of the table, LongTensor ``[batch]``; None if unknown.
+
+        Of this process's share, of the batches that `train_dataloader` serves; those of the epoch asked for last are
+        kept.
+        """
+        if self._sampler is None:
+            return None
+        if epoch != self._epoch:
+            self._epoch, self._batches = epoch, list(self._sampler.batches(epoch))
+        return torch.as_tensor(self.train_indices)[self._batches[index]] if index < len(self._batches) else None
 
     def val_dataloader(self) -> DataLoader[tuple[Tensor, ...]] | list[DataLoader[tuple[Tensor, ...]]]:
         """The validation rows in order; without any, an empty list, which Lightning takes for no validation."""

@@ -1,7 +1,7 @@
 """Encode a table as tensors and decode it: one-hot categories, scaled numbers, and the statistics a server knows."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import pandas as pd
@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from lightleak.core.errors import DataError, ObservationError
+from lightleak.core.observations import ClientUpdate
+from lightleak.core.released_model import ReleasedModel
 from lightleak.core.remembered import Remembered
 from lightleak.data.binary_table import bit_blocks, holds_bits, is_binary
 from lightleak.data.cells import category_codes
@@ -28,18 +30,6 @@ _KNOTS = "knots."
 
 _READ: "Remembered[TableEncoder]" = Remembered(most=256)
 """Encoders of observations."""
-
-
-class Observation(Protocol):
-    """What carries an encoder: its facts, and its statistics as tensors."""
-
-    @property
-    def encoder(self) -> Mapping[str, Any]:
-        """As `TableEncoder.to_state` returns it."""
-
-    @property
-    def encoder_tensors(self) -> Mapping[str, Tensor]:
-        """As `TableEncoder.to_state` returns them."""
 
 
 class TableEncoder(nn.Module):
@@ -128,10 +118,12 @@ class TableEncoder(nn.Module):
         self.includes_attacked = includes_attacked
         if len(frame) < 2:
             raise DataError(f"an encoder needs at least 2 rows to take statistics from, got {len(frame)}")
-        if is_binary(self.schema) and holds_bits(self.schema, frame):
-            return self._fit_bits(frame)
-        codes, numbers = table_cells(self.schema, self.schema.validate(frame, require_label=False))
-        mean, spread = self._moments(codes, numbers)
+        if is_binary(self.schema) and holds_bits(self.schema, frame):  # without a copy of the table
+            numbers = torch.tensor([0.0, 1.0], dtype=torch.float64).unsqueeze(1).expand(2, self.width)
+            mean, spread = self._moments_of_bits(frame)
+        else:
+            codes, numbers = table_cells(self.schema, self.schema.validate(frame, require_label=False))
+            mean, spread = self._moments(codes, numbers)
         at, columns = self.numerical_positions, self.schema.numerical
         self.lower = _declared([column.lower for column in columns], numbers.amin(0))
         self.upper = _declared([column.upper for column in columns], numbers.amax(0))
@@ -301,7 +293,7 @@ class TableEncoder(nn.Module):
         return facts, tensors | knots
 
     @classmethod
-    def of(cls, observation: Observation, device: torch.device | str = "cpu") -> "TableEncoder":
+    def of(cls, observation: ClientUpdate | ReleasedModel, device: torch.device | str = "cpu") -> "TableEncoder":
         """Return the encoder that an observation carries; errors as for `from_state`.
 
         It is built once for each device, shared by all who read the same observation or one that was made of it by
@@ -376,21 +368,6 @@ class TableEncoder(nn.Module):
                 f"{float(self.upper[i]):g} that the update states"
             )
 
-    def _fit_bits(self, frame: pd.DataFrame) -> "TableEncoder":
-        """`fit` for a table of bits, from the number of ones per column: no copy of the table."""
-        n, share = len(frame), torch.empty(self.width, dtype=torch.float64)
-        for at, block in bit_blocks(self.schema, frame):
-            share[at] = torch.from_numpy(block.sum(0, dtype=np.int64)).double() / n
-        variance = share * (1 - share) * n / (n - 1)
-        spread = torch.where(variance == 0, torch.ones_like(variance), variance.sqrt())
-        absent, present = torch.zeros_like(share), torch.ones_like(share)
-        self.lower, self.upper, self.deviation = absent.clone(), present.clone(), spread.clone()
-        raw = self.encoding in ("minmax", "quantile")
-        self.shift, self.scale = (absent, present) if raw else (share, spread)
-        if self.encoding == "quantile":
-            self._knots = {name: torch.tensor([0.0, 1.0], dtype=torch.float64) for name in self.schema.names}
-        return self
-
     def _require_fitted(self) -> None:
         if bool(self.scale.isnan().any()):
             raise DataError("this encoder has no statistics yet; call fit(frame) first")
@@ -415,6 +392,14 @@ class TableEncoder(nn.Module):
             if not variance[block.start].isfinite():
                 raise DataError(f"column {block.name!r}: numbers too large for their variance to be a float64")
         return mean, torch.where(constant | (variance == 0), torch.ones_like(variance), variance.sqrt())
+
+    def _moments_of_bits(self, frame: pd.DataFrame) -> tuple[Tensor, Tensor]:
+        """As `_moments`, from the number of ones per column."""
+        n, share = len(frame), torch.empty(self.width, dtype=torch.float64)
+        for at, block in bit_blocks(self.schema, frame):
+            share[at] = torch.from_numpy(block.sum(0, dtype=np.int64)).double() / n
+        variance = share * (1 - share) * n / (n - 1)
+        return share, torch.where(variance == 0, torch.ones_like(variance), variance.sqrt())
 
     def _scaled(self, numbers: Tensor, scale: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         """Every column of ``[..., m]`` through ``scale`` with its knots."""

@@ -6,13 +6,15 @@ takes one: `InputForm` converts a batch to encoded rows ``[n, d]``, with a one-h
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from lightleak.core.errors import UsageError
-from lightleak.data.layout import Block
+from lightleak.data.layout import Block, runs
 
 Path = tuple[str | int, ...]
 """Keys and indices that lead to a tensor in a batch."""
@@ -68,17 +70,12 @@ class InputPart:
     def decode(self, x: Tensor) -> Tensor:
         """This part's tensor for encoded rows ``[n, d]``: numbers keep their derivative, codes have none."""
         pieces: list[Tensor] = []
-        start = stop = -1  # of the run of numbers that the last piece is
-        for block, is_coded in zip(self.blocks, self.is_coded, strict=True):
+        for is_coded, columns in groupby(zip(self.is_coded, self.blocks, strict=True), key=itemgetter(0)):
+            blocks = [block for _, block in columns]
             if is_coded:
-                pieces.append(x[:, block.slice].argmax(-1, keepdim=True).to(x.dtype))
-                stop = -1
-            elif block.start == stop:
-                stop = block.stop
-                pieces[-1] = x[:, start:stop]
+                pieces += [x[:, block.slice].argmax(-1, keepdim=True).to(x.dtype) for block in blocks]
             else:
-                start, stop = block.start, block.stop
-                pieces.append(x[:, block.slice])
+                pieces += [x[:, run] for run in runs(blocks)]
         values = torch.cat(pieces, -1) if pieces else x[:, :0]
         values = values.long() if self.is_integer else values
         return values.squeeze(-1) if self.is_flat else values

@@ -1,6 +1,6 @@
 """Where each column of a table lies in its encoded vector. Networks and attacks read this, never index arithmetic."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,6 +24,21 @@ class Block:
     def slice(self) -> slice:
         """The positions as a slice."""
         return slice(self.start, self.stop)
+
+
+def runs(blocks: Iterable[Block]) -> list[slice]:
+    """The fewest slices that cover ``blocks``: neighbors are read at once.
+
+    >>> runs([Block("a", 0, 1, False), Block("b", 1, 2, False), Block("c", 5, 6, False)])
+    [slice(0, 2, None), slice(5, 6, None)]
+    """
+    found: list[slice] = []
+    for block in blocks:
+        if found and found[-1].stop == block.start:
+            found[-1] = slice(found[-1].start, block.stop)
+        else:
+            found.append(block.slice)
+    return found
 
 
 @dataclass(frozen=True)

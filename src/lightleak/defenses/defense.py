@@ -1,6 +1,6 @@
 """What every defense has, whatever it acts on."""
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from dataclasses import asdict
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ class Defense(ABC):
     Attributes:
         name: registry name.
         citation: where it is defined.
+        words: what it does, with its settings in braces: ``noise of scale {scale:g}``.
         varies: the setting that is its strength; None where it has none.
 
     Raises:
@@ -27,6 +28,7 @@ class Defense(ABC):
 
     name: ClassVar[str]
     citation: ClassVar[str]
+    words: ClassVar[str]
     varies: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
@@ -38,9 +40,9 @@ class Defense(ABC):
         value: float | None = None if self.varies is None else getattr(self, self.varies)
         return value
 
-    @abstractmethod
     def describe(self) -> str:
-        """One line with the strength, such as ``Gaussian noise of scale 0.01``."""
+        """One line with the strength, such as ``Gaussian noise of scale 0.01``: `words`, unless overridden."""
+        return self.words.format(**vars(self))
 
     def options(self) -> dict[str, Any]:
         """The settings, JSON-ready."""

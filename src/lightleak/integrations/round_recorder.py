@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lightleak.callbacks.capture_schedule import RoundSchedule
-from lightleak.callbacks.capture_store import save_capture
+from lightleak.callbacks.capture_store import destination, save_capture
 from lightleak.core.arguments import require_kind
 from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
 from lightleak.core.ground_truth import GroundTruth
@@ -151,11 +151,9 @@ class RoundRecorder:
         Raises:
             UsageError: settings that cannot work together.
         """
-        if root is None and not keep:
-            raise UsageError("captures would be lost: give a folder (root=...) or keep them in memory (keep=True)")
+        self.root = destination(root, keep)
         require_kind("view", view, ServerView, "a ServerView")
         self.view, self.rows, self.keep = view, rows, keep
-        self.root = None if root is None else Path(root)
         self.schedule = RoundSchedule(rounds, per_round, clients, max_captures)
         self.captured: list[Received] = []
         self._taken = Counter[int]()  # by round

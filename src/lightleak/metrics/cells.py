@@ -37,56 +37,17 @@ class Cells(NamedTuple):
     numbers: Tensor
 
 
-class CellHits(NamedTuple):
-    """Which cells were recovered.
-
-    Attributes:
-        hits: bool ``[n, columns]``, rows in the order of the truth, columns in the order of the schema.
-        order: LongTensor ``[n]``, for each true row the index of its reconstructed row.
-    """
-
-    hits: Tensor
-    order: Tensor
-
-
 Rows = pd.DataFrame | tuple[Tensor, Tensor]
 """A table, or its category indices and numbers as `TableEncoder.project` returns them."""
 
 
-def cell_hits(
-    encoder: TableEncoder, truth_rows: Rows, reconstructed_rows: Rows, tolerance: float = TOLERANCE
-) -> CellHits:
-    """Which cells of a batch are right after the rows are matched (TabLeak Eq. 6 and 7, App. A).
-
-    A category is right when it is equal, a number when it lies within ``tolerance`` deviations of the true one
-    (``tolerance * encoder.deviation`` in the column's own units, TabLeak Table 7). NaN and infinity are wrong.
-
-    Args:
-        encoder: schema and statistics.
-        truth_rows: the private rows in the table's units, n of them; not clamped.
-        reconstructed_rows: the n rows of an attack, in any order.
-        tolerance: standard deviations.
+def checked_pair(encoder: TableEncoder, truth_rows: Rows, reconstructed_rows: Rows) -> tuple[Cells, Cells]:
+    """Both tables as tensors on the CPU, of as many rows.
 
     Raises:
         DataError: a column is missing, holds an unknown category, or the truth is not finite.
         UsageError: no rows, or not as many reconstructed as true ones.
-
-    >>> from lightleak.data.schema import Column, TableSchema
-    >>> columns = Column.integer("age"), Column.categorical("sex", ["F", "M"])
-    >>> schema = TableSchema(columns, Column.categorical("ill", ["0", "1"]))
-    >>> truth = pd.DataFrame({"age": [30, 50], "sex": ["F", "M"]})
-    >>> cell_hits(TableEncoder(schema).fit(truth), truth, pd.DataFrame({"age": [58, 31], "sex": ["M", "F"]}))
-    CellHits(hits=tensor([[ True,  True],
-            [False,  True]]), order=tensor([1, 0]))
     """
-    truth, reconstructed = checked_pair(encoder, truth_rows, reconstructed_rows)
-    order = best_order(encoder, truth, reconstructed, tolerance)
-    matched = Cells(reconstructed.codes[order], reconstructed.numbers[order])
-    return CellHits(agreement(encoder, truth, matched, tolerance), order)
-
-
-def checked_pair(encoder: TableEncoder, truth_rows: Rows, reconstructed_rows: Rows) -> tuple[Cells, Cells]:
-    """Both tables as tensors on the CPU; raises what `cell_hits` raises."""
     truth, reconstructed = table_cells(encoder, truth_rows), table_cells(encoder, reconstructed_rows)
     n, got = len(truth.codes), len(reconstructed.codes)
     if n == 0 or n != got:
@@ -100,6 +61,9 @@ def checked_pair(encoder: TableEncoder, truth_rows: Rows, reconstructed_rows: Ro
 
 def agreement(encoder: TableEncoder, truth: Cells, guess: Cells, tolerance: float = TOLERANCE) -> Tensor:
     """Cells on which rows agree (TabLeak Eq. 6).
+
+    A category is right when it is equal, a number when it lies within ``tolerance`` deviations of the true one
+    (``tolerance * encoder.deviation`` in the column's own units, TabLeak Table 7). NaN and infinity are wrong.
 
     Returns:
         bool ``[..., columns]`` in schema order; leading dimensions broadcast.

@@ -1,5 +1,6 @@
 """What a results row says of a certificate: how many rows are proven, and, where there is a truth, whether rightly."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -14,23 +15,25 @@ from lightleak.metrics.cells import Cells, agreement, categorical_mask, checked_
 from lightleak.metrics.matched_batch import MatchedBatch
 from lightleak.metrics.score import found_cells, match, true_rows
 
-NAMES = (
-    "certified_rows",
-    "certified_share",
-    "certified_digits_share",
-    "certificate_residual",
-    "expected",
-    "row_status",
-    "row_digits",
-    "labels_proven",
-    "normalized_columns",
-    "row_normalized_proven",
-    "feasibility",
-    "certified_accuracy",
-    "certified_exact",
-    "certified_wrong",
-    "certified_digits_wrong",
-)
+_STATED: Mapping[str, Callable[[Certificate], Any]] = {
+    "certified_rows": lambda certificate: certificate.certified,
+    "certified_share": lambda certificate: certificate.certified / len(certificate.status),
+    "certified_digits_share": lambda certificate: certificate.certified_digits / len(certificate.status),
+    "certificate_residual": lambda certificate: certificate.residual,
+    "expected": lambda certificate: certificate.feasibility.expected,
+    "row_status": lambda certificate: list(certificate.status),
+    "row_digits": lambda certificate: list(certificate.digits),
+    "labels_proven": lambda certificate: certificate.labels_proven,
+    "normalized_columns": lambda certificate: list(certificate.assumed_statistics),
+    "row_normalized_proven": lambda certificate: list(certificate.normalized_proven),
+    "feasibility": lambda certificate: certificate.feasibility.to_dict(),
+}
+"""Fields of a results row that a certificate states."""
+
+_JUDGED = ("certified_accuracy", "certified_exact", "certified_wrong", "certified_digits_wrong")
+"""Those that take the truth as well."""
+
+NAMES = (*_STATED, *_JUDGED)
 """Fields of a results row; all ``None`` without a certificate."""
 
 
@@ -46,21 +49,7 @@ def certificate_facts(certificate: Certificate | None) -> dict[str, Any]:
         ``expected``); all ``None`` where the attack has no certificate.
     """
     facts: dict[str, Any] = dict.fromkeys(NAMES)
-    if certificate is None:
-        return facts
-    return facts | {
-        "certified_rows": certificate.certified,
-        "certified_share": certificate.certified / len(certificate.status),
-        "certified_digits_share": certificate.certified_digits / len(certificate.status),
-        "certificate_residual": certificate.residual,
-        "expected": certificate.feasibility.expected,
-        "row_status": list(certificate.status),
-        "row_digits": list(certificate.digits),
-        "labels_proven": certificate.labels_proven,
-        "normalized_columns": list(certificate.assumed_statistics),
-        "row_normalized_proven": list(certificate.normalized_proven),
-        "feasibility": certificate.feasibility.to_dict(),
-    }
+    return facts if certificate is None else facts | {name: of(certificate) for name, of in _STATED.items()}
 
 
 def certified_accuracy(
@@ -82,7 +71,7 @@ def certified_accuracy(
     """
     certificate = reconstruction.certificate
     if certificate is None or certificate.certified == 0:
-        return dict.fromkeys(("certified_accuracy", "certified_exact", "certified_wrong", "certified_digits_wrong"))
+        return dict.fromkeys(_JUDGED)
     batch = batch or match(reconstruction, truth, encoder)
     order = batch.order.tolist()
     proven = torch.tensor([certificate.status[i] == "certified" for i in order])

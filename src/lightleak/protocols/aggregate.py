@@ -10,19 +10,8 @@ from torch import Tensor
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.observations import ClientUpdate
 
-SHARED_FACTS = (
-    "epochs",
-    "batch_size",
-    "learning_rate",
-    "momentum",
-    "weight_decay",
-    "optimizer",
-    "loss",
-    "step",
-    "epoch",
-    "defense",
-)
-"""Protocol facts that an aggregate states once for all of its clients."""
+OF_EACH_CLIENT = ("n_rows", "n_clients", "client_rows", "local_steps")
+"""Protocol facts that may differ between the clients of an aggregate, which states all others once for all of them."""
 
 
 def aggregate_updates(updates: Sequence[ClientUpdate]) -> ClientUpdate:
@@ -104,7 +93,7 @@ def _difference(one: ClientUpdate, other: ClientUpdate) -> str | None:
     for name in ("parameters", "encoder_tensors", "buffers"):
         if not _same(getattr(one, name), getattr(other, name)):
             return f"the {name.replace('_', ' ')}"
-    for name in SHARED_FACTS:
+    for name in (fact.name for fact in dataclasses.fields(one.facts) if fact.name not in OF_EACH_CLIENT):
         if getattr(one.facts, name) != getattr(other.facts, name):
             return f"{name} ({getattr(one.facts, name)!r}, {getattr(other.facts, name)!r})"
     return None

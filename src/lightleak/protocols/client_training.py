@@ -4,7 +4,7 @@ One implementation for `lightleak.protocols.fedavg.client_update`, the federated
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import torch
@@ -75,8 +75,9 @@ class TrainedClient:
     """What local training leaves.
 
     Attributes:
-        delta: named parameters after the last step minus those before the first.
-        buffers: named buffers after the last step.
+        delta: named parameters after the last step minus those before the first; of a `ClientRun` as they leave the
+            client, defended.
+        buffers: named buffers after the last step; no defense touches them.
         loss: mean over rows of all local steps' losses.
     """
 
@@ -98,10 +99,8 @@ class ClientRun:
         training_mode: train mode (batch statistics, dropout) rather than eval mode.
         order: LongTensor ``[epochs, n]``, the order in which every epoch took the rows.
         dropout: seed of the forwards' draws.
-        delta: what leaves the client: the weights after minus those before, defended.
-        buffers_after: named buffers after; no defense touches them.
-        loss: mean over rows of all local steps' losses.
         defense: the client's defense, if any.
+        trained: what the training left.
     """
 
     parameters: Mapping[str, Tensor]
@@ -112,10 +111,8 @@ class ClientRun:
     training_mode: bool
     order: Tensor
     dropout: int
-    delta: Mapping[str, Tensor]
-    buffers_after: Mapping[str, Tensor]
-    loss: float
     defense: ClientDefense | None
+    trained: TrainedClient
 
 
 def row_order(training: LocalTraining, n_rows: int, seed: int) -> Tensor:
@@ -162,23 +159,10 @@ def run_client(
     in_steps = defense if defend == "steps" else None
     with in_mode(network, training_mode):
         trained = train_client(network, parameters, buffers, inputs, labels, training, order, dropout, in_steps, draws)
-    delta = trained.delta
     if isinstance(defense, UpdateDefense) and defend == "update":
-        delta = _defended(delta, defense, draws, training.learning_rate * training.steps(len(inputs)))
-    return ClientRun(
-        parameters,
-        buffers,
-        inputs,
-        labels,
-        training,
-        training_mode,
-        order,
-        dropout,
-        delta,
-        trained.buffers,
-        trained.loss,
-        defense,
-    )
+        scale = training.learning_rate * training.steps(len(inputs))
+        trained = replace(trained, delta=_defended(trained.delta, defense, draws, scale))
+    return ClientRun(parameters, buffers, inputs, labels, training, training_mode, order, dropout, defense, trained)
 
 
 def train_client(

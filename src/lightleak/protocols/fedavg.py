@@ -151,7 +151,7 @@ def observe(
     update = ClientUpdate(
         network=spec.to_dict(),
         parameters={name: _copy(value) for name, value in run.parameters.items()},
-        update={name: _copy(value) for name, value in run.delta.items()},
+        update={name: _copy(value) for name, value in run.trained.delta.items()},
         encoder=facts,
         encoder_tensors={name: tensor.cpu() for name, tensor in tensors.items()},
         facts=ProtocolFacts(
@@ -178,7 +178,7 @@ def observe(
     truth = RecordedClient(
         _copy(run.inputs),
         labels,
-        run.loss,
+        run.trained.loss,
         order=run.order,
         training=training,
         dropout=run.dropout,

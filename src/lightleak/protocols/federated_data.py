@@ -112,10 +112,7 @@ class FederatedData(lightning.LightningDataModule):
     def train_dataloader(self) -> DataLoader[list[ClientRows]]:
         """One batch per round."""
         sampler = RoundSampler(len(self.partition), self.n_sampled, self.seed)
-        # A generator of its own, so that making batches leaves the global random state as it was.
-        return DataLoader(
-            _Clients(self.train, self.partition), sampler=sampler, batch_size=None, generator=torch.Generator()
-        )
+        return batch_loader(_Clients(self.train, self.partition), sampler)
 
     def val_dataloader(self) -> DataLoader[tuple[Tensor, ...]] | list[DataLoader[tuple[Tensor, ...]]]:
         """The validation rows in order; without any, an empty list, which Lightning takes for no validation."""

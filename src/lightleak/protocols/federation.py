@@ -153,7 +153,7 @@ class FederatedAveraging(TabularClassifier):
         runs = self.round.runs
         self._average(self.round)
         rows = [len(run.labels) for run in runs]
-        loss = sum(run.loss * n for run, n in zip(runs, rows, strict=True)) / sum(rows)
+        loss = sum(run.trained.loss * n for run, n in zip(runs, rows, strict=True)) / sum(rows)
         self.log("train/loss", loss, on_step=False, on_epoch=True, batch_size=1)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
@@ -185,13 +185,13 @@ class FederatedAveraging(TabularClassifier):
 
     @torch.no_grad()
     def _average(self, done: Round) -> None:
-        delta = _mean(done, [run.delta for run in done.runs])
+        delta = _mean(done, [run.trained.delta for run in done.runs])
         for name, parameter in self.network.named_parameters():
             parameter.grad = -delta[name]
         optimizer = self.optimizers()
         optimizer.step()  # type: ignore[union-attr]
         optimizer.zero_grad()  # type: ignore[union-attr]
-        after = _mean(done, [run.buffers_after for run in done.runs])
+        after = _mean(done, [run.trained.buffers for run in done.runs])
         for name, buffer in self.network.named_buffers():
             buffer.copy_(after[name])
 

@@ -43,9 +43,7 @@ def entmax15(scores: Tensor, dim: int = -1) -> Tensor:
     """
     x = (scores - scores.amax(dim, keepdim=True)) / 2
     ordered = x.detach().sort(dim, descending=True).values
-    shape = [1] * x.dim()
-    shape[dim] = -1
-    counts = torch.arange(1, x.shape[dim] + 1, device=x.device, dtype=x.dtype).reshape(shape)
+    counts = torch.ones_like(ordered).cumsum(dim)
     means, squares = ordered.cumsum(dim) / counts, ordered.square().cumsum(dim) / counts
     thresholds = means - ((1 - counts * (squares - means.square())) / counts).clamp_min(0).sqrt()
     size = (thresholds <= ordered).sum(dim, keepdim=True)
@@ -63,9 +61,7 @@ def sparsemax(scores: Tensor, dim: int = -1) -> Tensor:
     tensor([0.7000, 0.3000, 0.0000])
     """
     ordered = scores.detach().sort(dim, descending=True).values
-    shape = [1] * scores.dim()
-    shape[dim] = -1
-    counts = torch.arange(1, scores.shape[dim] + 1, device=scores.device, dtype=scores.dtype).reshape(shape)
+    counts = torch.ones_like(ordered).cumsum(dim)
     size = (1 + counts * ordered > ordered.cumsum(dim)).sum(dim, keepdim=True)
     support = (scores >= (ordered * (counts == size)).sum(dim, keepdim=True)).to(scores.dtype)
     threshold = ((scores * support).sum(dim, keepdim=True) - 1) / size

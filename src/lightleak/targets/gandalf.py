@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lightleak.data.layout import Block, EncodedLayout
+from lightleak.data.layout import EncodedLayout, runs
 from lightleak.targets import options
 from lightleak.targets.differentiable_parts import with_differentiable_parts
 from lightleak.targets.normalization import with_functional_normalization
@@ -81,7 +81,7 @@ class GANDALF(nn.Module):
         self.backbone = with_differentiable_parts(backbone)
         self.embedding = with_functional_normalization(embedding)
         self.output = nn.Linear(backbone.output_dim, n_classes)
-        self._numerical_runs = _runs(layout.numerical)
+        self._numerical_runs = runs(layout.numerical)
 
     def embed(self, x: Tensor) -> Tensor:
         """``[n, d]`` to the backbone's features: numerical columns, then the embedded categorical ones."""
@@ -100,17 +100,6 @@ class GANDALF(nn.Module):
         """``[n, d]`` to logits ``[n, n_classes]``."""
         logits: Tensor = self.output(self.backbone(self.embed(x)))
         return logits
-
-
-def _runs(blocks: tuple[Block, ...]) -> list[slice]:
-    """The fewest slices that cover ``blocks``: neighbors are read at once."""
-    runs: list[slice] = []
-    for block in blocks:
-        if runs and runs[-1].stop == block.start:
-            runs[-1] = slice(runs[-1].start, block.stop)
-        else:
-            runs.append(block.slice)
-    return runs
 
 
 @contextmanager

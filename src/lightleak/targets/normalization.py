@@ -104,30 +104,21 @@ class LayerNorm(nn.LayerNorm):
         return normalize(x, mean, variance, self.weight, self.bias, self.eps).to(input.dtype)
 
 
-def with_functional_normalization(network: nn.Module) -> nn.Module:
-    """Replace every ``torch.nn.BatchNorm1d`` and ``LayerNorm`` in ``network`` by ours, in place.
+_OURS: dict[type[nn.Module], type[nn.Module]] = {nn.BatchNorm1d: BatchNorm1d, nn.LayerNorm: LayerNorm}
 
-    Parameters and buffers are shared with the layers they replace, so an optimizer built before still holds them.
+
+def with_functional_normalization(network: nn.Module) -> nn.Module:
+    """Make every ``torch.nn.BatchNorm1d`` and ``LayerNorm`` in ``network`` one of ours, in place.
+
+    A layer changes its class alone, so its parameters, buffers and mode stay, and an optimizer built before still holds
+    them.
 
     Returns:
-        ``network``, or its replacement where it is itself such a layer.
+        ``network``.
     """
-    for name, child in network.named_children():
-        setattr(network, name, with_functional_normalization(child))
-    replacement: nn.Module
-    if type(network) is nn.BatchNorm1d:
-        replacement = BatchNorm1d(
-            network.num_features, network.eps, network.momentum, network.affine, network.track_running_stats
-        )
-    elif type(network) is nn.LayerNorm:
-        replacement = LayerNorm(network.normalized_shape, network.eps, network.elementwise_affine)
-    else:
-        return network
-    for name in ("weight", "bias"):
-        setattr(replacement, name, getattr(network, name))
-    for name, buffer in network.named_buffers(recurse=False):
-        setattr(replacement, name, buffer)
-    return replacement.train(network.training)
+    for module in network.modules():
+        module.__class__ = _OURS.get(type(module), type(module))
+    return network
 
 
 @contextmanager

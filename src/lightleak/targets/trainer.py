@@ -80,20 +80,26 @@ def find_free_port() -> int:
 
 
 @contextmanager
-def quiet_lightning() -> Iterator[None]:
-    """Within the block Lightning announces no devices and gives no tips, in a worker process either."""
-    loggers = [logging.getLogger(name) for name in LOGGERS]
+def loggers_at(level: int, *names: str) -> Iterator[None]:
+    """Within the block these loggers have that level; afterwards each has its own."""
+    loggers = [logging.getLogger(name) for name in names]
     before = [logger.level for logger in loggers]
     for logger in loggers:
-        logger.setLevel(logging.ERROR)
+        logger.setLevel(level)
     try:
-        with warnings.catch_warnings():
-            # Loader workers and log intervals, which one tensor in memory does not need.
-            warnings.filterwarnings("ignore", module="lightning")
-            yield
+        yield
     finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)
+        for logger, own in zip(loggers, before, strict=True):
+            logger.setLevel(own)
+
+
+@contextmanager
+def quiet_lightning() -> Iterator[None]:
+    """Within the block Lightning announces no devices and gives no tips, in a worker process either."""
+    with loggers_at(logging.ERROR, *LOGGERS), warnings.catch_warnings():
+        # Loader workers and log intervals, which one tensor in memory does not need.
+        warnings.filterwarnings("ignore", module="lightning")
+        yield
 
 
 def _leave(*_: object) -> None:

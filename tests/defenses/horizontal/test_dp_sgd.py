@@ -16,7 +16,7 @@ from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.core.seeds import generator
 from lightleak.data.layout import EncodedLayout
 from lightleak.defenses.horizontal import DPSGD, TRAINING_DEFENSES, TrainingDefense, UpdateDefense
-from lightleak.defenses.horizontal.opacus_parts import opacus_parts
+from lightleak.defenses.horizontal.optional_opacus import import_opacus
 from lightleak.targets import NetworkSpec, build_network
 from lightleak.targets.functional import gradients
 
@@ -157,7 +157,7 @@ def test_importing_opacus_leaves_logging_alone(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.delitem(sys.modules, name)
     root = logging.getLogger()
     monkeypatch.setattr(root, "handlers", [])
-    opacus_parts()
+    import_opacus()
     assert "opacus" in sys.modules
     assert root.handlers == []
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from lightleak.data.datamodule import TableDataModule
-from lightleak.defenses.horizontal.poisson import PoissonDataModule, PoissonSampler
+from lightleak.defenses.horizontal.poisson import PoissonSampler
 
 
 def masks(sampler: PoissonSampler, epochs: int = 1) -> torch.Tensor:
@@ -55,10 +55,9 @@ def test_an_epoch_has_as_many_batches_as_without_sampling(n_rows: int, batch_siz
 
 def test_the_data_module_serves_the_rows_of_the_other(make_data: Callable[..., TableDataModule]) -> None:
     data = make_data(validation_fraction=0.25)
-    poisson = PoissonDataModule(data, seed=0)
-    poisson.setup()
+    poisson = data.drawn_by(PoissonSampler(len(data.train_indices), 32, seed=0))
     inputs, labels = data.part("train").tensors
-    sampler = PoissonSampler(len(inputs), 32, poisson.sampler.seed)
+    sampler = PoissonSampler(len(inputs), 32, seed=0)
     for (x, y), indices in zip(poisson.train_dataloader(), sampler, strict=True):
         assert torch.equal(x, inputs[indices]) and torch.equal(y, labels[indices])
     for mine, other in (
@@ -66,6 +65,7 @@ def test_the_data_module_serves_the_rows_of_the_other(make_data: Callable[..., T
         (poisson.test_dataloader(), data.test_dataloader()),
     ):
         assert all(torch.equal(a, b) for a, b in zip(*[next(iter(loader)) for loader in (mine, other)], strict=True))
+    assert sum(len(labels) for _, labels in data.train_dataloader()) == len(inputs)  # the other is as it was
 
 
 def test_lightning_sets_the_epoch(
@@ -73,7 +73,8 @@ def test_lightning_sets_the_epoch(
     make_model: Callable[..., lightning.LightningModule],
     make_trainer: Callable[..., lightning.Trainer],
 ) -> None:
-    poisson = PoissonDataModule(make_data(), seed=0)
-    make_trainer(max_epochs=3).fit(make_model(), datamodule=poisson)
-    assert poisson.sampler.epoch == 3
-    assert poisson.sampler.sample_rate == 32 / 192
+    data = make_data()
+    sampler = PoissonSampler(len(data.train_indices), data.batch_size, seed=0)
+    make_trainer(max_epochs=3).fit(make_model(), datamodule=data.drawn_by(sampler))
+    assert sampler.epoch == 3
+    assert sampler.sample_rate == 32 / 192

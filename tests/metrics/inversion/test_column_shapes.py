@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
@@ -106,7 +107,7 @@ def test_the_lowest_columns_come_first_and_name_their_metric(schema: TableSchema
         ("bmi", "KSComplement"),
     ]
     assert [low.score for low in found] == [0.1, 0.2, 0.5]
-    assert found[0].to_dict() == {
+    assert asdict(found[0]) == {
         "column": "height",
         "kind": "continuous",
         "metric": "KSComplement",

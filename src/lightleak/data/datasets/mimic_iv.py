@@ -20,19 +20,9 @@ from lightleak.data.sources import find_file, reading
 from lightleak.data.splits import group_holdout
 from lightleak.data.table import Table
 
-FILES = (
-    "admissions",
-    "patients",
-    "diagnoses_icd",
-    "procedures_icd",
-    "prescriptions",
-    "services",
-    "omr",
-    "emar",
-    "labevents",
-)
 TABLE = describe("mimic_iv")
 CARD = TABLE.card
+FILES = tuple(Path(file).name.removesuffix(".csv.gz") for file in CARD.files)
 
 PATIENT, STAY, LABEL = "subject_id", "hadm_id", "diagnosis"
 # Vital signs by their name in omr.csv (the two parts of a blood pressure by their own) and the range outside of which a

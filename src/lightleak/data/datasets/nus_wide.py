@@ -24,18 +24,6 @@ TEXT_COLUMNS = tuple(f"tag_{i}" for i in range(N_TAGS))
 PARTS = ("Train", "Test")
 
 
-def _image_file(part: str, feature: str) -> str:
-    return f"Low_Level_Features/{part}_Normalized_{feature}.dat"
-
-
-def _tag_file(part: str) -> str:
-    return f"NUS_WID_Tags/{part}_Tags1k.dat"
-
-
-def _label_file(part: str, concept: str) -> str:
-    return f"Groundtruth/TrainTestLabels/Labels_{concept}_{part}.txt"
-
-
 TABLE = describe("nus-wide")
 CARD = TABLE.card
 
@@ -64,7 +52,9 @@ def load_nus_wide(folder: Path, seed: int, *, property: Concept = "grass", prope
 
 def _read_part(folder: Path, part: str, target: str, classes: list[str]) -> pd.DataFrame:
     """Rows of one official part that show exactly one of the classes."""
-    shown = _read_concepts({concept: find_file(folder, _label_file(part, concept)) for concept in (target, *classes)})
+    names = (target, *classes)
+    paths = {name: find_file(folder, f"Groundtruth/TrainTestLabels/Labels_{name}_{part}.txt") for name in names}
+    shown = _read_concepts(paths)
     of_classes = shown[classes].to_numpy()
     kept = np.flatnonzero(of_classes.sum(1) == 1)
     if not len(kept):
@@ -72,9 +62,10 @@ def _read_part(folder: Path, part: str, target: str, classes: list[str]) -> pd.D
     image = np.empty((len(kept), len(IMAGE_COLUMNS)), np.float32)
     start = 0
     for name, width in FEATURES.items():
-        image[:, start : start + width] = _read(find_file(folder, _image_file(part, name)), width, len(shown))[kept]
+        path = find_file(folder, f"Low_Level_Features/{part}_Normalized_{name}.dat")
+        image[:, start : start + width] = _read(path, width, len(shown))[kept]
         start += width
-    tags = _read_bits(find_file(folder, _tag_file(part)), N_TAGS, len(shown))[kept]
+    tags = _read_bits(find_file(folder, f"NUS_WID_Tags/{part}_Tags1k.dat"), N_TAGS, len(shown))[kept]
     frames = pd.DataFrame(image, columns=list(IMAGE_COLUMNS)), pd.DataFrame(tags, columns=list(TEXT_COLUMNS))
     frame = pd.concat(frames, axis=1)
     frame["concept"] = np.asarray(classes, dtype=object)[of_classes[kept].argmax(1)]

@@ -80,11 +80,8 @@ class NoDefense(UpdateDefense):
 
     name: ClassVar[str] = "none"
     citation: ClassVar[str] = ""
+    words: ClassVar[str] = "no defense"
 
     def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
         """See `UpdateDefense.apply`."""
         return dict(gradient)
-
-    def describe(self) -> str:
-        """See `HorizontalDefense.describe`."""
-        return "no defense"

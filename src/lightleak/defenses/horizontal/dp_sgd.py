@@ -9,10 +9,11 @@ from torch import Tensor, nn
 
 from lightleak.core.errors import UsageError
 from lightleak.core.facts import Facts
+from lightleak.core.seeds import derive_seed
 from lightleak.data.datamodule import TableDataModule
 from lightleak.defenses.horizontal.defense import KnownTo, with_draws
 from lightleak.defenses.horizontal.per_sample import clipped_mean, per_sample_gradients
-from lightleak.defenses.horizontal.poisson import PoissonDataModule
+from lightleak.defenses.horizontal.poisson import PoissonSampler
 from lightleak.defenses.horizontal.privacy_accounting import PrivacyAccounting
 from lightleak.defenses.horizontal.private_training import PrivateTraining
 from lightleak.defenses.horizontal.protectable import check_protectable
@@ -66,10 +67,10 @@ class DPSGD(PrivacyAccounting, TrainingDefense):
             UsageError: ``delta`` is not below one over the number of training rows.
         """
         self.check_client(model.network, data.encoder.layout.width, model.loss_name, len(data.train_indices))
-        batches = PoissonDataModule(data, seed)
-        privacy = PrivateTraining(self, batches.sampler, seed)
+        sampler = PoissonSampler(len(data.train_indices), data.batch_size, derive_seed(seed, "train"))
+        privacy = PrivateTraining(self, sampler, seed)
         model.wrap_optimizer = privacy.wrap
-        return DefendedTraining(batches, [privacy], self)
+        return DefendedTraining(data.drawn_by(sampler), [privacy], self)
 
     def check_client(self, network: nn.Module, width: int, loss: str, n_rows: int) -> None:
         """See `TrainingDefense.check_client`; ``delta`` must be below one over the number of training rows."""

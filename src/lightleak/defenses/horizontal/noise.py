@@ -52,16 +52,13 @@ class GaussianNoise(AdditiveNoise):
 
     name: ClassVar[str] = "gaussian_noise"
     citation: ClassVar[str] = "Vero et al., TabLeak: Tabular Data Leakage in Federated Learning, ICML 2023, Table 6"
+    words: ClassVar[str] = "Gaussian noise of scale {scale:g}"
 
     scale: float = bounded(0.01, ge=0)
 
     def noise(self, like: Tensor, draws: torch.Generator) -> Tensor:
         """See `AdditiveNoise.noise`."""
         return self.scale * torch.randn(like.shape, generator=draws).to(like)
-
-    def describe(self) -> str:
-        """See `HorizontalDefense.describe`."""
-        return f"Gaussian noise of scale {self.scale:g}"
 
 
 @UPDATE_DEFENSES.register("laplacian_noise", NO_GUARANTEE)
@@ -80,13 +77,10 @@ class LaplacianNoise(AdditiveNoise):
 
     name: ClassVar[str] = "laplacian_noise"
     citation: ClassVar[str] = "Dimitrov et al., Data Leakage in Federated Averaging, TMLR 2022, App. C.1"
+    words: ClassVar[str] = "Laplacian noise of scale {scale:g}"
 
     scale: float = bounded(0.01, ge=0)
 
     def noise(self, like: Tensor, draws: torch.Generator) -> Tensor:
         """See `AdditiveNoise.noise`."""
         return laplace(like.shape, self.scale, torch.empty(()), draws).to(like)
-
-    def describe(self) -> str:
-        """See `HorizontalDefense.describe`."""
-        return f"Laplacian noise of scale {self.scale:g}"

@@ -5,13 +5,11 @@ It is the sampling that DP-SGD's accountants reckon with; batches cut from a shu
 
 from collections.abc import Iterator
 
-import lightning
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
 
-from lightleak.core.seeds import derive_seed, generator
-from lightleak.data.datamodule import BatchRows, EpochSampler, TableDataModule, batch_loader
+from lightleak.core.seeds import generator
+from lightleak.data.datamodule import EpochSampler
 
 
 class PoissonSampler(EpochSampler):
@@ -42,38 +40,3 @@ class PoissonSampler(EpochSampler):
             # In float64, whose steps are far below any rate.
             drawn = torch.rand(self.n_rows, generator=draws, dtype=torch.float64) < self.sample_rate
             yield drawn.nonzero().squeeze(1)
-
-
-class PoissonDataModule(lightning.LightningDataModule):
-    """The rows of a `TableDataModule`, in Poisson batches for training; validation and test are its own.
-
-    Args:
-        data: the rows, and in its ``batch_size`` the rows expected in a batch.
-        seed: root seed of the batches.
-    """
-
-    def __init__(self, data: TableDataModule, seed: int) -> None:
-        super().__init__()
-        self.rows = data
-        self.sampler = PoissonSampler(len(data.train_indices), data.batch_size, derive_seed(seed, "train"))
-        self._rows = BatchRows(self.sampler, data.train_indices)
-
-    def rows_of(self, epoch: int, index: int) -> Tensor | None:
-        """See `lightleak.data.datamodule.KnowsRows.rows_of`."""
-        return self._rows.of(epoch, index)
-
-    def setup(self, stage: str | None = None) -> None:
-        """Encode the rows once."""
-        self.rows.setup(stage)
-
-    def train_dataloader(self) -> DataLoader[tuple[Tensor, ...]]:
-        """Poisson batches, whose draws depend on seed and epoch alone."""
-        return batch_loader(self.rows.part("train"), self.sampler)
-
-    def val_dataloader(self) -> DataLoader[tuple[Tensor, ...]] | list[DataLoader[tuple[Tensor, ...]]]:
-        """See `TableDataModule.val_dataloader`."""
-        return self.rows.val_dataloader()
-
-    def test_dataloader(self) -> DataLoader[tuple[Tensor, ...]]:
-        """See `TableDataModule.test_dataloader`."""
-        return self.rows.test_dataloader()

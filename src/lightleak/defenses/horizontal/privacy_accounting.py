@@ -11,7 +11,7 @@ from scipy.special import log_ndtr, ndtr
 
 from lightleak.core.bounds import bounded, check_settings
 from lightleak.core.errors import UsageError
-from lightleak.defenses.horizontal.opacus_parts import opacus_parts
+from lightleak.defenses.horizontal.optional_opacus import import_opacus
 
 Accountant = Literal["rdp", "prv"]
 
@@ -75,7 +75,7 @@ class PrivacyAccounting:
         noise = self.noise()
         if steps == 0 or noise == 0:
             return 0.0 if steps == 0 else math.inf
-        accountant = opacus_parts().accountants.create_accountant(self.accountant)
+        accountant = import_opacus().accountants.create_accountant(self.accountant)
         accountant.history = [(noise, sample_rate, steps)]
         with warnings.catch_warnings():
             # At an end of its range of orders the bound holds, but could be tighter.
@@ -136,7 +136,7 @@ class PrivacyAccounting:
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="Optimal order")
-                noise = opacus_parts().accountant_utils.get_noise_multiplier(
+                noise = import_opacus().accountants.utils.get_noise_multiplier(
                     target_epsilon=self.target_epsilon,
                     target_delta=self.delta,
                     sample_rate=sample_rate,

@@ -12,7 +12,7 @@ from torch import nn
 
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed
-from lightleak.defenses.horizontal.opacus_parts import opacus_parts
+from lightleak.defenses.horizontal.optional_opacus import import_opacus
 from lightleak.defenses.horizontal.poisson import PoissonSampler
 from lightleak.defenses.horizontal.privacy_accounting import PrivacyAccounting
 
@@ -72,7 +72,7 @@ class PrivateTraining(lightning.Callback):
         """
         if self._resolved is None:
             raise UsageError("dp_sgd: give the callbacks of the DefendedTraining to the Trainer")
-        opacus = opacus_parts()
+        opacus = import_opacus()
         hooked = opacus.grad_sample.GradSampleModule(network)
         self._undo.callback(hooked.to_standard_module)
         self._noise = torch.Generator(next(network.parameters()).device)

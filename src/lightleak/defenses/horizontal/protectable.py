@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from lightleak.core.errors import UnsupportedError, UsageError
-from lightleak.defenses.horizontal.opacus_parts import opacus_parts
+from lightleak.defenses.horizontal.optional_opacus import import_opacus
 from lightleak.defenses.horizontal.per_sample import per_sample_gradients
-from lightleak.targets.functional import criterion
+from lightleak.targets.functional import criterion, without_dropout
 
 TOLERANCE = 1e-3
 """Two ways to compute a row's gradient differ by float32 rounding, about 1e-6 of the largest entry."""
@@ -45,7 +45,7 @@ def check_protectable(network: nn.Module, width: int, loss: str = "cross_entropy
 
 def _refused_layers(network: nn.Module) -> list[str]:
     """``name (type: reason)`` of every layer that opacus refuses."""
-    validators = opacus_parts().validators.ModuleValidator.VALIDATORS.items()
+    validators = import_opacus().validators.ModuleValidator.VALIDATORS.items()
     refused = []
     for name, layer in network.named_modules():
         reasons = [str(error) for kind, ask in validators if isinstance(layer, kind) for error in ask(layer)]
@@ -59,11 +59,8 @@ def _refused_layers(network: nn.Module) -> list[str]:
 
 def _wrong_parameters(network: nn.Module, width: int, loss: str) -> list[str]:
     """Names of trained parameters for which opacus has no gradient of each row or a wrong one, and of moved buffers."""
-    tried = copy.deepcopy(network).cpu().float().train()
-    for layer in tried.modules():
-        # The two computations would drop different units.
-        if isinstance(layer, nn.modules.dropout._DropoutNd):
-            layer.eval()
+    # The two computations would drop different units.
+    tried = without_dropout(copy.deepcopy(network).cpu().float().train())
     buffers = {name: buffer.clone() for name, buffer in tried.named_buffers()}
     trained = {name: p for name, p in tried.named_parameters() if p.requires_grad}
     rows = torch.randn(4, width, generator=torch.Generator().manual_seed(0))
@@ -87,7 +84,7 @@ def _opacus_gradients(network: nn.Module, rows: Tensor, labels: Tensor, loss: st
     """What opacus takes for each row's gradient, ``[n, *shape]``; parameters that it misses are left out."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        hooked = opacus_parts().grad_sample.GradSampleModule(network)
+        hooked = import_opacus().grad_sample.GradSampleModule(network)
         criterion(loss)(network(rows), labels).backward()
     found = {name: getattr(p, "grad_sample", None) for name, p in network.named_parameters()}
     hooked.to_standard_module()

@@ -43,6 +43,7 @@ class Clipping(UpdateDefense):
 
     name: ClassVar[str] = "clipping"
     citation: ClassVar[str] = "Abadi et al., Deep Learning with Differential Privacy, CCS 2016, Sec. 3.1"
+    words: ClassVar[str] = "clipping to norm {max_norm:g}"
     varies: ClassVar[str | None] = "max_norm"
     known_to: ClassVar[KnownTo] = {"exact": {}, "exact_fedavg": {}}
 
@@ -54,10 +55,6 @@ class Clipping(UpdateDefense):
         norm = torch.linalg.vector_norm(torch.stack([part.to(norms[0]) for part in norms]))
         factor = (self.max_norm / norm).clamp(max=1)
         return {name: g * factor.to(g) for name, g in gradient.items()}
-
-    def describe(self) -> str:
-        """See `HorizontalDefense.describe`."""
-        return f"clipping to norm {self.max_norm:g}"
 
 
 @UPDATE_DEFENSES.register(
@@ -83,6 +80,7 @@ class Quantization(UpdateDefense):
 
     name: ClassVar[str] = "quantization"
     citation: ClassVar[str] = "Alistarh et al., QSGD, NeurIPS 2017"
+    words: ClassVar[str] = "stochastic quantization to {bits} bits"
     varies: ClassVar[str | None] = "bits"
     known_to: ClassVar[KnownTo] = {"exact_joint": {}, "exact_fedavg": {}}
 
@@ -100,10 +98,6 @@ class Quantization(UpdateDefense):
         low = levels.floor()
         up = torch.rand(g.shape, generator=draws).to(g) < levels - low
         return ((low + up) * step).to(gradient.dtype)
-
-    def describe(self) -> str:
-        """See `HorizontalDefense.describe`."""
-        return f"stochastic quantization to {self.bits} bits"
 
 
 @UPDATE_DEFENSES.register(
@@ -124,6 +118,7 @@ class Transport(UpdateDefense):
 
     name: ClassVar[str] = "transport"
     citation: ClassVar[str] = "Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training, 2019"
+    words: ClassVar[str] = "sent as {format}"
     known_to: ClassVar[KnownTo] = {"exact_joint": {}, "exact_fedavg": {}}
 
     format: Literal["float16", "bfloat16", "int8"] = "float16"
@@ -138,10 +133,6 @@ class Transport(UpdateDefense):
         g = gradient.to(torch.promote_types(gradient.dtype, torch.float32))
         step = g.abs().max() / 127
         return ((g / torch.where(step > 0, step, 1.0)).round() * step).to(gradient.dtype)
-
-    def describe(self) -> str:
-        """See `HorizontalDefense.describe`."""
-        return f"sent as {self.format}"
 
 
 @UPDATE_DEFENSES.register(
@@ -163,12 +154,9 @@ class Sign(UpdateDefense):
     citation: ClassVar[str] = (
         "Bernstein et al., signSGD, ICML 2018; scale: Karimireddy et al., Error Feedback Fixes SignSGD, ICML 2019"
     )
+    words: ClassVar[str] = "signs, scaled per tensor"
     known_to: ClassVar[KnownTo] = {"exact_signs": {}}
 
     def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
         """See `UpdateDefense.apply`."""
         return {name: g.sign() * g.abs().mean() for name, g in gradient.items()}
-
-    def describe(self) -> str:
-        """See `HorizontalDefense.describe`."""
-        return "signs, scaled per tensor"

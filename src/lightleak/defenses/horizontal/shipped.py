@@ -22,6 +22,7 @@ from lightleak.core.facts import Facts
 from lightleak.core.optional import import_optional
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, KnownTo, UpdateDefense
 from lightleak.defenses.horizontal.privacy_accounting import gaussian_epsilon
+from lightleak.targets.trainer import loggers_at
 
 Change = dict[str, np.ndarray]
 """Change of weights by parameter name, float32."""
@@ -61,7 +62,7 @@ class FrameworkFilter(UpdateDefense):
         """See `UpdateDefense.apply`; a tensor that the framework leaves out is zero."""
         change = {name: (-self.scale * gradient[name].float()).cpu().numpy() for name in sorted(gradient)}
         import_optional(self.package, f"{self.name} runs the framework's own code", self.extra)
-        with _quiet(self.package), _numpy_draws(draws):
+        with loggers_at(logging.WARNING, self.package), _numpy_draws(draws):  # it logs a line for every update
             sent = self.filtered(change)
         zero = np.zeros((), np.float32)
         return {
@@ -79,18 +80,6 @@ def _numpy_draws(draws: torch.Generator) -> Iterator[None]:
         yield
     finally:
         np.random.set_state(state)
-
-
-@contextmanager
-def _quiet(framework: str) -> Iterator[None]:
-    """Hide the line that a framework logs for every update."""
-    logger = logging.getLogger(framework)
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 class NVFlareFilter(FrameworkFilter):
@@ -142,6 +131,7 @@ class NVFlarePercentile(NVFlareFilter):
 
     name: ClassVar[str] = "nvflare_percentile"
     citation: ClassVar[str] = "Roth et al., NVIDIA FLARE, 2022: PercentilePrivacy; Shokri and Shmatikov, CCS 2015"
+    words: ClassVar[str] = "NVFlare PercentilePrivacy({percentile:g}, {gamma:g})"
     varies: ClassVar[str | None] = "percentile"
     known_to: ClassVar[KnownTo] = {"exact_pruned": {}}
     module: ClassVar[str] = "percentile_privacy"
@@ -154,10 +144,6 @@ class NVFlarePercentile(NVFlareFilter):
     def arguments(self) -> dict[str, Any]:
         """See `NVFlareFilter.arguments`."""
         return {"percentile": self.percentile, "gamma": self.gamma}
-
-    def describe(self) -> str:
-        """See `HorizontalDefense.describe`."""
-        return f"NVFlare PercentilePrivacy({self.percentile:g}, {self.gamma:g})"
 
 
 @UPDATE_DEFENSES.register(
@@ -188,6 +174,7 @@ class NVFlareSVT(NVFlareFilter):
 
     name: ClassVar[str] = "nvflare_svt"
     citation: ClassVar[str] = "Roth et al., NVIDIA FLARE, 2022: SVTPrivacy"
+    words: ClassVar[str] = "NVFlare SVTPrivacy(fraction {fraction:g}, noise_var {noise_var:g}, gamma {gamma:g})"
     varies: ClassVar[str | None] = "noise_var"
     known_to: ClassVar[KnownTo] = {"exact_signs": {}}
     module: ClassVar[str] = "svt_privacy"
@@ -222,10 +209,6 @@ class NVFlareSVT(NVFlareFilter):
         """See `FrameworkFilter.release_privacy`; the sum that NVFlare's accountant reports, which is not verified."""
         return {"release_epsilon": self.spent(n_parameters), "delta": 0.0, "privacy_unit": "client"}
 
-    def describe(self) -> str:
-        """See `HorizontalDefense.describe`."""
-        return f"NVFlare SVTPrivacy(fraction {self.fraction:g}, noise_var {self.noise_var:g}, gamma {self.gamma:g})"
-
 
 @UPDATE_DEFENSES.register(
     "nvflare_exclude", Facts(needs=("It gives no guarantee: the tensors that are sent are exact.",))
@@ -244,6 +227,7 @@ class NVFlareExclude(NVFlareFilter):
 
     name: ClassVar[str] = "nvflare_exclude"
     citation: ClassVar[str] = "Roth et al., NVIDIA FLARE, 2022: ExcludeVars"
+    words: ClassVar[str] = "NVFlare ExcludeVars({exclude})"
     module: ClassVar[str] = "exclude_vars"
     filter_name: ClassVar[str] = "ExcludeVars"
     known_to: ClassVar[KnownTo] = {"exact_pruned": {}}
@@ -259,10 +243,6 @@ class NVFlareExclude(NVFlareFilter):
     def arguments(self) -> dict[str, Any]:
         """See `NVFlareFilter.arguments`."""
         return {"exclude_vars": self.exclude}
-
-    def describe(self) -> str:
-        """See `HorizontalDefense.describe`."""
-        return f"NVFlare ExcludeVars({self.exclude})"
 
 
 class FlowerMod(FrameworkFilter):
@@ -323,6 +303,7 @@ class FlowerClipping(FlowerMod):
 
     name: ClassVar[str] = "flower_clipping"
     citation: ClassVar[str] = "Beutel et al., Flower, 2020: fixedclipping_mod"
+    words: ClassVar[str] = "Flower fixed clipping to norm {clipping_norm:g}"
     varies: ClassVar[str | None] = "clipping_norm"
     known_to: ClassVar[KnownTo] = {"exact": {}, "exact_fedavg": {}}
 
@@ -332,10 +313,6 @@ class FlowerClipping(FlowerMod):
     def mod(self, mods: Any) -> Any:
         """See `FlowerMod.mod`."""
         return mods.fixedclipping_mod
-
-    def describe(self) -> str:
-        """See `HorizontalDefense.describe`."""
-        return f"Flower fixed clipping to norm {self.clipping_norm:g}"
 
 
 @UPDATE_DEFENSES.register(
@@ -365,6 +342,7 @@ class FlowerLocalDP(FlowerMod):
 
     name: ClassVar[str] = "flower_local_dp"
     citation: ClassVar[str] = "Beutel et al., Flower, 2020: LocalDpMod"
+    words: ClassVar[str] = "Flower local DP, epsilon {epsilon:g} a round, norm {clipping_norm:g}"
     varies: ClassVar[str | None] = "epsilon"
     known_to: ClassVar[KnownTo] = {"exact_joint": {}, "exact_fedavg": {}}
 
@@ -390,7 +368,3 @@ class FlowerLocalDP(FlowerMod):
         deviation = self.sensitivity * math.sqrt(2 * math.log(1.25 / self.delta)) / self.epsilon
         epsilon = gaussian_epsilon(deviation / (2 * self.clipping_norm), self.delta)
         return {"release_epsilon": epsilon, "delta": self.delta, "privacy_unit": "client"}
-
-    def describe(self) -> str:
-        """See `HorizontalDefense.describe`."""
-        return f"Flower local DP, epsilon {self.epsilon:g} a round, norm {self.clipping_norm:g}"

@@ -41,6 +41,7 @@ class GradientCompression(UpdateDefense):
 
     name: ClassVar[str] = "gradient_compression"
     citation: ClassVar[str] = "Zhu et al., Deep Leakage from Gradients, NeurIPS 2019"
+    words: ClassVar[str] = "the largest {keep:.3g} of the entries"
     varies: ClassVar[str | None] = "keep"
     known_to: ClassVar[KnownTo] = {"exact_pruned": {}}
 
@@ -58,10 +59,6 @@ class GradientCompression(UpdateDefense):
         kept, equal = magnitude > smallest, magnitude == smallest
         kept |= equal & (equal.cumsum(0) <= n_kept - kept.sum())
         return gradient.masked_fill(~kept.view(gradient.shape), 0)
-
-    def describe(self) -> str:
-        """See `HorizontalDefense.describe`."""
-        return f"the largest {self.keep:.3g} of the entries"
 
 
 @UPDATE_DEFENSES.register(
@@ -85,6 +82,7 @@ class RandomPruning(UpdateDefense):
 
     name: ClassVar[str] = "random_pruning"
     citation: ClassVar[str] = "Dimitrov et al., Data Leakage in Federated Averaging, TMLR 2022, App. C.1"
+    words: ClassVar[str] = "random pruning with probability {probability:g}"
     varies: ClassVar[str | None] = "probability"
     known_to: ClassVar[KnownTo] = {"exact_pruned": {"left_out": "any"}}
 
@@ -96,7 +94,3 @@ class RandomPruning(UpdateDefense):
             name: g.masked_fill((torch.rand(g.shape, generator=own) < self.probability).to(g.device), 0)
             for name, g, own in with_draws(gradient, draws)
         }
-
-    def describe(self) -> str:
-        """See `HorizontalDefense.describe`."""
-        return f"random pruning with probability {self.probability:g}"

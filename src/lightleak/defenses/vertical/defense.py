@@ -111,7 +111,4 @@ class NoDefense(VerticalDefense):
 
     name = "none"
     citation = ""
-
-    def describe(self) -> str:
-        """See `VerticalDefense`."""
-        return "no defense"
+    words = "no defense"

@@ -37,6 +37,7 @@ class LaplaceDefense(VerticalDefense):
 
     name = "laplace"
     citation = "Bai et al., ProVFL, IEEE TIFS 2025, Sec. VII-A"
+    words = "Laplace noise of scale {scale:g} on gradients"
     varies = "scale"
 
     scale: float = bounded(0.01, gt=0)
@@ -44,10 +45,6 @@ class LaplaceDefense(VerticalDefense):
     def transform(self, seed: int) -> Transform:
         """See `VerticalDefense`."""
         return LaplaceTransform(self.scale, generator(seed, "defense", self.name))
-
-    def describe(self) -> str:
-        """See `VerticalDefense`."""
-        return f"Laplace noise of scale {self.scale:g} on gradients"
 
 
 class LaplaceTransform(Transform):

@@ -76,6 +76,7 @@ class R3eluDefense(VerticalDefense):
 
     name = "r3elu"
     citation = "Mao et al., Secure split learning, ESORICS 2023, arXiv:2304.09515"
+    words = "randomized outputs and gradients at epsilon {epsilon:g} per {per}"
     varies = "epsilon"
 
     epsilon: float = bounded(4.0, gt=0)
@@ -88,10 +89,6 @@ class R3eluDefense(VerticalDefense):
     def transform(self, seed: int) -> Transform:
         """See `VerticalDefense`."""
         return R3eluTransform(self, seed)
-
-    def describe(self) -> str:
-        """See `VerticalDefense`."""
-        return f"randomized outputs and gradients at epsilon {self.epsilon:g} per {self.per}"
 
 
 class R3eluTransform(Transform):

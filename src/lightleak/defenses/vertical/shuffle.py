@@ -44,6 +44,7 @@ class ShuffleDefense(VerticalDefense):
 
     name = "shuffle"
     citation = "Bai et al., ProVFL, IEEE TIFS 2025, Sec. VII-D"
+    words = "the victim disorders {ratio:.0%} of its rows"
     varies = "ratio"
 
     ratio: float = bounded(0.2, gt=0, le=1)
@@ -58,7 +59,3 @@ class ShuffleDefense(VerticalDefense):
         inputs = rows.inputs.clone()
         inputs[order, columns] = rows.inputs[order.roll(1), columns]
         return PreparedRows(replace(rows, inputs=inputs), torch.arange(n), has_property)
-
-    def describe(self) -> str:
-        """See `VerticalDefense`."""
-        return f"the victim disorders {self.ratio:.0%} of its rows"

@@ -7,8 +7,7 @@ classes and 50 columns takes it over ten times as long.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -32,10 +31,6 @@ class ColumnScore:
     kind: str
     metric: str
     score: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready form."""
-        return asdict(self)
 
 
 def column_shapes(real: Rows, synthetic: Rows, schema: TableSchema) -> dict[str, float]:

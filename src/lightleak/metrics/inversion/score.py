@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -86,23 +86,13 @@ class SampleStatistics:
     pairs: PairTrends
     lowest: tuple[ColumnScore, ...]
 
-    @property
-    def shapes_score(self) -> float:
-        """Mean over columns."""
-        return shapes_score(self.columns)
-
-    @property
-    def pair_trends_score(self) -> float:
-        """Mean over pairs."""
-        return self.pairs.score
-
     def to_row(self) -> dict[str, float | None]:
         """``shapes_score`` and ``pair_trends_score``, as a row of results.json has them."""
-        return {"shapes_score": _known(self.shapes_score), "pair_trends_score": _known(self.pair_trends_score)}
+        return {"shapes_score": _known(shapes_score(self.columns)), "pair_trends_score": _known(self.pairs.score)}
 
     def to_dict(self) -> dict[str, Any]:
         """``column_shapes`` and ``lowest_columns``, as an entry of inversion.json has them."""
-        return {"column_shapes": dict(self.columns), "lowest_columns": [one.to_dict() for one in self.lowest]}
+        return {"column_shapes": dict(self.columns), "lowest_columns": [asdict(one) for one in self.lowest]}
 
 
 def sample_statistics(sample: Rows, private: PrivateRows, device: torch.device | str = "cpu") -> SampleStatistics:

@@ -63,7 +63,7 @@ def people_of(
         unique=int((population.sharing[evidence.people] == 0).sum()) if population.marginals else None,
         sharing=_sharing(evidence) if population.marginals else (),
         unit=unit,
-        curve=_curve(evidence),
+        curve=_course(evidence, np.ones(len(evidence.people), dtype=bool), CURVE_POINTS),
         groups=_groups(evidence),
         singling_out=singling_out(evidence),
         linkage=linked,
@@ -101,10 +101,6 @@ def table_of(attack: str, updates: Sequence[Proposed], population: Population) -
     facts: list[list[Any]] = [[None if value is pd.NA else value for value in table[name]] for name in names]
     risks = list(map(exposure, *facts))
     return table.iloc[sorted(range(len(table)), key=risks.__getitem__)].reset_index(drop=True)
-
-
-def _curve(evidence: Evidence) -> tuple[Point, ...]:
-    return _course(evidence, np.ones(len(evidence.people), dtype=bool), CURVE_POINTS)
 
 
 def _course(evidence: Evidence, of: Bools, most: int) -> tuple[Point, ...]:

@@ -156,35 +156,26 @@ def inferences(evidence: Evidence) -> tuple[Risk, ...]:
 
 
 def _inference(evidence: Evidence, secret: str, guess: SecretGuess) -> Risk:
-    named = _Inferred(evidence, guess.column)
+    claims, digits = evidence.person != NO_CLAIM, evidence.digits
+    # A later source wins: rows with certified numbers, which have to agree too, over other certified ones, and these
+    # over the rest.
+    sources = [
+        (RowIndex(rows, evidence.population.deviation, guess.column), rows.categories[:, guess.column], numbers)
+        for rows, numbers in (
+            (evidence.rows[~claims], False),
+            (evidence.rows[claims & ~digits], False),
+            (evidence.rows[claims & digits], True),
+        )
+    ]
 
     def rates(people: Rows, guessed: Ints) -> tuple[Rate | None, Rate | None]:
-        true = people.categories[:, guess.column]
-        inferred = named.of(people, guessed)
+        true, inferred = people.categories[:, guess.column], np.array(guessed)
+        for index, secrets, numbers in sources:
+            for i, places in enumerate(index.fitting(people, np.full(len(people), numbers))):
+                if len(places):
+                    inferred[i] = np.bincount(secrets[places]).argmax()
         return Rate.of(int((inferred == true).sum()), len(true)), Rate.of(int((guessed == true).sum()), len(true))
 
     attack, baseline = rates(evidence.population.sent[evidence.people], guess.of(evidence.people))
     control, _ = rates(guess.strangers, guess.of_strangers)
     return Risk(attack, control, baseline, secret)
-
-
-class _Inferred:
-    """Reads a secret column off the rows that agree with a person in all others.
-
-    Rows with certified numbers, which have to agree too, come before other certified ones, and these before the rest.
-    """
-
-    def __init__(self, evidence: Evidence, column: int) -> None:
-        claims, digits = evidence.person != NO_CLAIM, evidence.digits
-        parts = [evidence.rows[which] for which in (claims & digits, claims & ~digits, ~claims)]
-        self._secrets = [rows.categories[:, column] for rows in parts]
-        self._indices = [RowIndex(rows, evidence.population.deviation, column) for rows in parts]
-
-    def of(self, people: Rows, guessed: Ints) -> Ints:
-        """The secret column, ``[n]``; as guessed where no row agrees."""
-        found = np.array(guessed)
-        for secrets, index, numbers in list(zip(self._secrets, self._indices, (True, False, False), strict=True))[::-1]:
-            for i, places in enumerate(index.fitting(people, np.full(len(people), numbers))):
-                if len(places):
-                    found[i] = np.bincount(secrets[places]).argmax()
-        return found

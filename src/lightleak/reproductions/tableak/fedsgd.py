@@ -30,7 +30,7 @@ from lightleak.experiments.federation_config import ProtocolConfig
 from lightleak.experiments.pack import Pack
 from lightleak.experiments.row_facts import protocol_facts
 from lightleak.experiments.unit import Observed, Unit
-from lightleak.metrics.cells import cell_hits
+from lightleak.metrics.matched_batch import MatchedBatch
 from lightleak.reproductions.paper.values import PaperCell, paper_settings
 from lightleak.reproductions.reproduction import FactTable, Place, Reproduction, Row, Rows, Work, options_at_hand
 
@@ -420,5 +420,5 @@ class RestartSpread(Reproduction):
 
 def _deviation(encoder: TableEncoder, true_rows: Any, candidates: Iterable[torch.Tensor]) -> float:
     """The deviation of the accuracy over candidates."""
-    accuracies = [cell_hits(encoder, true_rows, encoder.decode(one))[0].double().mean() for one in candidates]
-    return float(torch.tensor([float(one) for one in accuracies]).std())
+    batches = [MatchedBatch.compare(encoder, true_rows, encoder.decode(one)) for one in candidates]
+    return float(torch.tensor([float(batch.hits.double().mean()) for batch in batches]).std())
