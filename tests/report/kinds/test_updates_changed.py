@@ -138,11 +138,11 @@ def test_what_it_costs_has_an_interval_where_the_test_rows_are_counted(plain, de
     assert found.cost is not None and found.cost.mean == pytest.approx(-0.05)
     assert -0.08 < found.cost.low < -0.05 < found.cost.high < -0.02
     before, after = found.utilities
-    assert (before.auroc, after.auroc) == pytest.approx((0.9, 0.85))
+    assert (before.test.auroc, after.test.auroc) == pytest.approx((0.9, 0.85))
     (first / "training.json").write_text(
         json.dumps({"epochs": 3, "test": {"test/accuracy": 0.85}})
     )  # an earlier version
     _, found = measured_runs([load_run(first), found.run])
-    assert not found.cost.has_interval and found.utilities[0].auroc is None
+    assert not found.cost.has_interval and found.utilities[0].test.auroc is None
     (first / "training.json").unlink()
     assert measured_runs([load_run(first), found.run])[1].cost is None

@@ -17,7 +17,7 @@ def test_the_attack_that_got_most_counts_on_each_update(plain) -> None:
     for one in exposures(load_run(folder)):
         own = attacks[attacks.batch_size == one.batch_size]
         at_risk = own.assign(risk=own[["exact_match_rate", "certified_share"]].astype(float).max(axis=1))
-        assert one.risk().mean == pytest.approx(at_risk.groupby("batch_index").risk.max().mean())
+        assert one.risk.mean == pytest.approx(at_risk.groupby("batch_index").risk.max().mean())
         assert one.values.mean == pytest.approx(own.groupby("batch_index").cell_accuracy.max().mean())
         assert one.n == 6
         for attack in ("tableak", "inverting_gradients", "audit_max"):  # no single attack does better
@@ -33,7 +33,7 @@ def test_a_row_is_at_risk_by_its_proof_alone_where_the_truth_is_unknown(plain) -
     unknown = dict.fromkeys(("cell_accuracy", "exact_match_rate", "certified_exact", "certified_accuracy"))
     (one,) = exposures(load_run(plain(attacks=("audit_max",), extra=unknown)))
     assert not one.knows_truth and one.values is None
-    assert one.risk().mean == 1.0
+    assert one.risk.mean == 1.0
 
 
 def test_moments_and_sizes_stand_apart(plain) -> None:

@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ class Summary:
 
     def __init__(self, outline, *folders: Path) -> None:
         runs = [load_run(folder) for folder in folders]
-        found = [one for one in measured_runs(runs) if one.lines]
+        found = [one for one in measured_runs(runs) if one.exposed]
         source = render(Page("", "", [summary_section(runs, found, None, "")]))
         first = outline(re.search(r'<section id="summary".*?</section>', source, re.DOTALL)[0])
         self.text = first.text
@@ -153,7 +154,7 @@ def test_one_interval_that_allows_for_the_choice_stands_wherever_the_worst_situa
     folder = plain(batch_sizes=(8, 32))
     found = summary(folder)
     worst = max(exposures(load_run(folder)), key=lambda one: one.order)
-    alone, shown = worst.risk(), worst.risk(2)
+    alone, shown = worst.risk, replace(worst, situations=2).risk
     assert shown.low < alone.low and shown.high > alone.high
     assert f"95% interval {interval(shown)} of 100" in found.text and "the worst of 2 situations" in found.text
     assert found.risks["Singling"][0].endswith(interval(shown))

@@ -11,7 +11,7 @@ from lightleak.report.blocks import Block, Cell, Column, Figure, Heading, Legend
 from lightleak.report.charts import series_style
 from lightleak.report.compare import differing
 from lightleak.report.intervals import Estimate
-from lightleak.report.kinds.frontier_advice import recommend
+from lightleak.report.kinds.frontier_advice import Recommendation, recommend
 from lightleak.report.kinds.frontier_groups import SETTING, Frontier, compare, fullest
 from lightleak.report.kinds.frontier_points import Point, curve_title, guarantee
 from lightleak.report.kinds.updates_words import source_phrase, what_travels
@@ -164,7 +164,7 @@ def _table(frontier: Frontier) -> Table:
         Column("Over guessing, points", lambda point: interval_cell(point.leakage, fmt.points)),
         Column("Rows recovered, proven", _rows, optional=True),
         *([Column("Attack", _strongest, css="words")] if several else []),
-        Column("Pareto", lambda point: _verdict(point, frontier), css="words"),
+        Column("Pareto", partial(_verdict, frontier, recommend(frontier)), css="words"),
     ]
     marked = partial(_line_css, frontier)
     return table_of("Defenses compared", columns, [("", frontier.points)], css="stack frontier", line_css=marked)
@@ -200,15 +200,15 @@ def _strongest(point: Point) -> str:
     return fmt.DASH if point.strongest is None else fmt.attack_title(point.strongest.attack)
 
 
-def _verdict(point: Point, frontier: Frontier) -> Cell:
-    """What the means and the intervals say of a point."""
+def _verdict(frontier: Frontier, advice: Recommendation, point: Point) -> Cell:
+    """What the means and the intervals say of a point, and the recommendation."""
     standing = frontier.standing(point)
     if standing is None:
         return Cell("", ("not measured yet",))
     how = "beaten by" if standing.verdict == "beaten" else "not distinguishable from"
     rivals = (f"{how} {frontier.named(standing.rivals)}",) if standing.rivals else ()
-    merits = (why for one, why in frontier.merits if one is point)
-    return Cell(text('<span class="star">★</span> best') if standing.is_best else "", (*merits, *rivals))
+    marks = (mark for one, mark in advice.marks if one is point)
+    return Cell(text('<span class="star">★</span> best') if standing.is_best else "", (*marks, *rivals))
 
 
 def curve_styles(frontiers: Sequence[Frontier]) -> dict[str, Style]:

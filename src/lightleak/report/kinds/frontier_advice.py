@@ -71,6 +71,12 @@ class Recommendation:
         return tuple(one for one in self.tested if one.protection == "too few measurements")
 
     @property
+    def marks(self) -> list[tuple[Point | None, str]]:
+        """How the table marks the points that the recommendation names."""
+        ties = ((one, "not measurably dearer") for one in self.ties)
+        return [(self.cheapest, "recommended"), *ties, (self.guaranteed, "the cheapest with a guarantee")]
+
+    @property
     def sentence(self) -> str:
         """The recommendation in one line."""
         said = {

@@ -1,4 +1,4 @@
-"""Defense frontiers: all points of one setting, which of them help or protect, and the one to consider first."""
+"""Defense frontiers: all points of one setting, and which of them protect."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,9 +20,6 @@ from lightleak.report.read import Run
 
 SETTING = ("dataset", "target", "protocol", "batch_size", "training", "label_setting")
 """Fields that all points of a frontier share."""
-
-ENOUGH = 0.5
-"""Share of the leakage that the recommended defense takes away, if any does."""
 
 Training = tuple[UpdateRow, Mapping[str, Any], People, bool]
 """A row of a training, the defense of its config, what an attack revealed of its people, and whether it was weak."""
@@ -73,46 +70,10 @@ class Frontier:
         known = [(epsilon, point) for point in self.measured if (epsilon := point.granted("epsilon")) is not None]
         return tuple(point for _, point in sorted(known, key=lambda pair: -pair[0]))
 
-    @property
-    def helping(self) -> tuple[Point, ...]:
-        """The defenses that leak measurably less than none (`Point.helps`)."""
-        return tuple(point for point in self.tried if point.helps)
-
     @cached_property
     def protecting(self) -> tuple[Point, ...]:
         """The defenses that protect, `cheapest_first`."""
         return cheapest_first([point for point in self.tried if point.protection == "protects"])
-
-    @property
-    def halving(self) -> tuple[Point, ...]:
-        """Those of them that leave at most the rest of `ENOUGH`, in the mean."""
-        return tuple(
-            point for point in self.helping if self.none and point.place[1] <= (1 - ENOUGH) * self.none.place[1]
-        )
-
-    @cached_property
-    def choice(self) -> Point | None:
-        """The cheapest defense that protects, else that takes away half of the leakage, else the one that takes most.
-
-        None where no defense was shown to leak less than none, or none was shown to leak.
-        """
-        if self.none is None or not self.helping or not self.none.shows_leakage:
-            return None
-        if self.protecting:
-            return self.protecting[0]
-        return cheapest_first(self.halving)[0] if self.halving else most_protective(self.helping)
-
-    @cached_property
-    def merits(self) -> list[tuple[Point, str]]:
-        """The defenses to consider, and why; none where attacks had too small a budget."""
-        if self.budget.is_weak or self.choice is None:
-            return []
-        cheapest = cheapest_first(self.helping)[0]
-        found = [(self.choice, "first to consider"), (cheapest, "costs least of those that help")]
-        safest = most_protective(self.helping)
-        if safest.place[1] < self.choice.place[1] or (safest is self.choice and safest.place[1]):
-            found.append((safest, "gives least away"))
-        return found + [(point, "the strongest guarantee") for point in self.guaranteed[-1:]]
 
     @staticmethod
     def named(points: Sequence[Point]) -> str:
@@ -194,11 +155,6 @@ def compare_raw(rows: Iterable[Mapping[str, Any]], run: str = "") -> tuple[Front
 def fullest(frontiers: Sequence[Frontier]) -> Frontier | None:
     """The frontier with most points measured, which the summary is about; None where there is no point at all."""
     return max(frontiers, key=lambda one: len(one.measured), default=None)
-
-
-def most_protective(points: Sequence[Point]) -> Point:
-    """The one that leaks least; of equals, such as those that leak nothing, the most accurate."""
-    return min(points, key=lambda point: (point.place[1], -point.place[0]))
 
 
 def _other_settings(point: Point) -> str:

@@ -240,11 +240,6 @@ class Point(Group[FrontierRow]):
         strength = self.first.defense_strength
         return curve_title(self.first.curve) + ("" if strength is None else f" {strength:g}") + self.settings_named
 
-    @property
-    def shows_leakage(self) -> bool:
-        """Whether there is something to take away: measurably, or in the mean where one client gives no interval."""
-        return lowest(self.leakage) > 0
-
     def granted(self, name: str) -> float | None:
         """``epsilon``, ``release_epsilon`` or ``delta`` of its training; None where it guarantees nothing."""
         return next(iter(self.values(name)), None)

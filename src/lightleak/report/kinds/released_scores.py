@@ -148,16 +148,16 @@ class Attack(Group[ReleasedRow]):
         """
         return _over_trainings(name, self.by_evaluation(name))
 
-    def change(self, other: "Attack", name: str = ACCURACY) -> Estimate | None:
-        """One score minus another's, paired by evaluation; the difference of the means where they share none."""
-        mine, others = self.by_evaluation(name), other.by_evaluation(name)
+    def change(self, other: "Attack") -> Estimate | None:
+        """Accuracy minus another's, paired by evaluation; the difference of the means where they share none."""
+        mine, others = self.by_evaluation(ACCURACY), other.by_evaluation(ACCURACY)
         pairs = {key: mine[key] - others[key] for key in mine if key in others}
-        return _over_trainings(OVER_PUBLIC + name, pairs) if pairs else difference(self.value(name), other.value(name))
+        return _over_trainings(OVER_PUBLIC + ACCURACY, pairs) if pairs else difference(self.value(), other.value())
 
-    def value_beside(self, other: "Attack", name: str = ACCURACY) -> Estimate | None:
-        """Mean of one score over the evaluations that `change` compares; over all where the two share none."""
-        mine, others = self.by_evaluation(name), other.by_evaluation(name)
-        return _over_trainings(name, {key: mine[key] for key in mine if key in others} or mine)
+    def value_beside(self, other: "Attack") -> Estimate | None:
+        """Mean accuracy over the evaluations that `change` compares; over all where the two share none."""
+        mine, others = self.by_evaluation(ACCURACY), other.by_evaluation(ACCURACY)
+        return _over_trainings(ACCURACY, {key: mine[key] for key in mine if key in others} or mine)
 
     def deviation(self, name: str = ACCURACY) -> float | None:
         """Sample standard deviation over trainings, or over evaluations of the only one; None for fewer than two."""

@@ -46,7 +46,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     batch = typical_batch(runs, [*strongest, *sorted(others, key=lambda group: group.proven_share, reverse=True)])
     unit = ("update", "updates") if any(group.first.on_fedavg for group in main) else ("batch", "batches")
     rows = [row for group in groups for row in group.rows]
-    with_results = [one for one in measured if one.lines]
+    with_results = [one for one in measured if one.exposed]
     found, answers = summary.findings(with_results, groups)
     here = [group for group in attacks(main) if best is None or _place(group) == _place(best)]
     return audit_page(

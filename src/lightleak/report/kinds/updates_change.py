@@ -37,7 +37,7 @@ def _utility(one: Measured) -> Block:
         return "Neither run trained a network, so what the change costs is not known."
     accuracies = [of.accuracy if of else None for of in utilities]
     majorities = [of.majority if of else None for of in utilities]
-    areas = [of.auroc if of else None for of in utilities]
+    areas = [of.test.auroc if of else None for of in utilities]
     change = None if one.cost is None or areas[0] is None or areas[1] is None else areas[1] - areas[0]
     cost, ranks = interval_cell(one.cost, fmt.points), fmt.DASH if change is None else fmt.signed(change, 3)
     lines: list[Sequence[str | Cell]] = [("Accuracy", *map(interval_cell, accuracies), cost)]

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from lightleak.core.grouping import by_key
 from lightleak.core.results import UpdateRow
 from lightleak.report.compare import Group, attacks, fixed, group_rows
-from lightleak.report.format import DASH, percent, with_interval
-from lightleak.report.intervals import Estimate, Values, bounded
+from lightleak.report.format import DASH, LESS, MORE, percent, sign_of, with_interval
+from lightleak.report.intervals import ENOUGH_PAIRS, Estimate, Values, bounded, paired_difference
 from lightleak.report.kinds.updates_words import FIXED, Moment, moment_of
 from lightleak.report.read import Run
 
@@ -37,9 +37,9 @@ class UpdateGroup(Group[UpdateRow]):
         """
         if self.baseline is None:
             return None
-        mine, guessed = (one.by(batch_of, "cell_accuracy") for one in (self, self.baseline))
-        if shared := [value - guessed[batch] for batch, value in mine.items() if batch in guessed]:
-            return bounded(shared, -1.0, 1.0)
+        guessed, mine = (one.by(batch_of, "cell_accuracy") for one in (self.baseline, self))
+        if paired := paired_difference(guessed, mine):
+            return paired
         means = self.mean("cell_accuracy"), self.baseline.mean("cell_accuracy")
         return None if means[0] is None or means[1] is None else Estimate(means[0].mean - means[1].mean, n=0)
 
@@ -117,6 +117,31 @@ def _without_local(row: UpdateRow) -> UpdateRow:
 
 
 @dataclass(frozen=True)
+class Effect:
+    """What a run's changed settings did to an exposure: after minus before.
+
+    Attributes:
+        rows: of `Exposure.at_risk`; negative where fewer rows are at risk.
+        values: of `Exposure.cells`.
+        is_paired: whether both are over the same rows.
+    """
+
+    rows: Estimate | None
+    values: Estimate | None
+    is_paired: bool
+
+    @property
+    def signs(self) -> tuple[str, ...]:
+        """Which way rows at risk and values recovered went, as the table shows it; what is unknown is left out."""
+        return tuple(sign_of(one) for one in (self.rows, self.values) if one is not None)
+
+    @property
+    def helps(self) -> bool:
+        """Whether it measurably lowers rows at risk or values recovered, and measurably raises neither."""
+        return LESS in self.signs and MORE not in self.signs
+
+
+@dataclass(frozen=True)
 class Exposure:
     """What all attacks of a run together got out of updates of one size, sent at one moment.
 
@@ -137,6 +162,8 @@ class Exposure:
         guess: share of values that guessing gets right; None where it was not measured.
         guessed_rows: share of rows that guessing gets right in every value.
         sample: the same of the updates that every attack was run on, where some were run on more.
+        situations: sizes and moments of the run, among which the worst one is named.
+        effect: what changed from the reference; None for the reference itself.
     """
 
     run: Run = field(repr=False)
@@ -149,6 +176,8 @@ class Exposure:
     guess: Estimate | None
     guessed_rows: Estimate | None
     sample: "Exposure | None" = None
+    situations: int = 1
+    effect: Effect | None = None
 
     @property
     def n(self) -> int:
@@ -170,11 +199,23 @@ class Exposure:
         """What stands before `batch_size` where that is a mean."""
         return "about " if self.rows[0].planned_batch_size else ""
 
-    def risk(self, comparisons: int = 1) -> Estimate:
-        """Return the mean of `at_risk`, with an interval that allows for having picked it among several."""
-        found = bounded(self.at_risk.values(), comparisons=comparisons)
+    @property
+    def risk(self) -> Estimate:
+        """Share of records at risk; intervals of all situations of a run hold at once."""
+        found = bounded(self.at_risk.values(), comparisons=self.situations)
         assert found is not None  # an exposure has at least one update
         return found
+
+    @property
+    def proven(self) -> Estimate | None:
+        """Share of records proven, with the same allowance; None where no attack certifies."""
+        return bounded(self.certified.values(), comparisons=self.situations)
+
+    @property
+    def has_too_few_pairs(self) -> bool:
+        """Whether not even a change from all records to none would have been measurable."""
+        one = self.effect
+        return one is not None and one.is_paired and self.n < ENOUGH_PAIRS and set(one.signs) != {LESS}
 
     @property
     def values(self) -> Estimate | None:
@@ -184,13 +225,13 @@ class Exposure:
     @property
     def order(self) -> tuple[float, float, int]:
         """By how much is at risk: share of records, share of single values, number of records."""
-        return self.risk().mean, self.values.mean if self.values else 0.0, self.batch_size or 0
+        return self.risk.mean, self.values.mean if self.values else 0.0, self.batch_size or 0
 
     @property
     def worse(self) -> "Exposure":
         """The sample where it measurably shows more at risk, else all updates."""
         one = self.sample
-        pairs = ((one.risk(), self.risk()), (one.values, self.values)) if one else ()
+        pairs = ((one.risk, self.risk), (one.values, self.values)) if one else ()
         is_more = any(own and other and own.low is not None and own.low > other.mean for own, other in pairs)
         return one if one and is_more else self
 

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,9 +11,9 @@ from lightleak.core.grouping import by_key
 from lightleak.core.records import json_field, read_record
 from lightleak.core.results import Row, UpdateRow, flat
 from lightleak.report.compare import fixed
-from lightleak.report.format import EQUAL, LESS, MORE, defense_title, sign_of
-from lightleak.report.intervals import ENOUGH_PAIRS, Estimate, bounded, difference, estimate, proportion, subtracted
-from lightleak.report.kinds.updates_groups import Exposure, UpdateGroup, compare, exposures, update_of
+from lightleak.report.format import EQUAL, defense_title, sign_of
+from lightleak.report.intervals import Estimate, difference, estimate, proportion, subtracted
+from lightleak.report.kinds.updates_groups import Effect, Exposure, UpdateGroup, compare, exposures, update_of
 from lightleak.report.kinds.updates_words import FIXED, Moment, moment_of
 from lightleak.report.read import Run, load_cells
 
@@ -47,27 +47,25 @@ class _Scores:
 
 
 @dataclass(frozen=True)
-class _Trained:
-    """What is read of ``training.json``."""
-
-    test: _Scores = field(default_factory=_Scores)
-    test_rows: int | None = json_field(low=0, default=None)
-    test_majority: float | None = json_field(low=0, high=1, default=None)
-
-
-@dataclass(frozen=True)
 class Utility:
-    """Scores of one trained network on the test rows.
+    """How good one trained network is, as ``training.json`` says.
 
     Attributes:
-        accuracy: share classified correctly; its interval is over the choice of test rows, not over trainings.
-        auroc: area under the ROC curve; None where it was not measured.
+        test: scores on the test rows.
+        test_rows: their number.
         majority: accuracy of always answering the commonest label of the test rows; None where the run does not say.
     """
 
-    accuracy: Estimate
-    auroc: float | None = None
-    majority: float | None = None
+    test: _Scores = field(default_factory=_Scores)
+    test_rows: int | None = json_field(low=0, default=None)
+    majority: float | None = json_field(key="test_majority", low=0, high=1, default=None)
+
+    @property
+    def accuracy(self) -> Estimate:
+        """Share classified correctly; its interval is over the choice of test rows, not over trainings."""
+        share = self.test.accuracy
+        assert share is not None  # of what `utility_of` returns
+        return proportion(share, self.test_rows) if self.test_rows else Estimate(share)
 
     @property
     def has_learned(self) -> bool:
@@ -124,62 +122,6 @@ class ChangedGroup:
 
 
 @dataclass(frozen=True)
-class Effect:
-    """What a run's changed settings did to an exposure: after minus before.
-
-    Attributes:
-        rows: of `Exposure.at_risk`; negative where fewer rows are at risk.
-        values: of `Exposure.cells`.
-        is_paired: whether both are over the same rows.
-    """
-
-    rows: Estimate | None
-    values: Estimate | None
-    is_paired: bool
-
-    @property
-    def signs(self) -> tuple[str, ...]:
-        """Which way rows at risk and values recovered went, as the table shows it; what is unknown is left out."""
-        return tuple(sign_of(one) for one in (self.rows, self.values) if one is not None)
-
-    @property
-    def helps(self) -> bool:
-        """Whether it measurably lowers rows at risk or values recovered, and measurably raises neither."""
-        return LESS in self.signs and MORE not in self.signs
-
-
-@dataclass(frozen=True)
-class Line:
-    """One size and moment of one run.
-
-    Attributes:
-        exposure: what is at risk there.
-        effect: what changed from the reference; None for the reference itself.
-        situations: sizes and moments of the run, among which the worst one is named.
-    """
-
-    exposure: Exposure
-    effect: Effect | None = None
-    situations: int = 1
-
-    @property
-    def risk(self) -> Estimate:
-        """Share of records at risk; intervals of all situations of a run hold at once."""
-        return self.exposure.risk(self.situations)
-
-    @property
-    def proven(self) -> Estimate | None:
-        """Share of records proven, with the same allowance; None where no attack certifies."""
-        return bounded(self.exposure.certified.values(), comparisons=self.situations)
-
-    @property
-    def has_too_few_pairs(self) -> bool:
-        """Whether not even a change from all records to none would have been measurable."""
-        one = self.effect
-        return one is not None and one.is_paired and self.exposure.n < ENOUGH_PAIRS and set(one.signs) != {LESS}
-
-
-@dataclass(frozen=True)
 class Measured:
     """One run: what it leaves at risk, and what its changed settings did and cost.
 
@@ -209,24 +151,26 @@ class Measured:
         return f"{run_title(self.run)} against {run_title(self.reference)}"
 
     @cached_property
-    def lines(self) -> tuple[Line, ...]:
-        """One for each size and moment."""
+    def exposed(self) -> tuple[Exposure, ...]:
+        """What is at risk at each size and moment."""
         every, before = exposures(self.run), {}
         # Others are judged where every attack was run: one that was left out of most updates would lower the mean.
         found = [one.worse if self.is_reference else one.sample or one for one in every]
         if not self.is_reference and same_table(self.reference, self.run):
             before = {one.place: one.worse for one in exposures(self.reference)}
         pairs = [(before.get(one.place), one) for one in found]
-        return tuple(Line(one, effect(own, one) if own else None, len(found)) for own, one in pairs)
+        return tuple(
+            replace(one, situations=len(found), effect=effect(own, one) if own else None) for own, one in pairs
+        )
 
     @property
-    def worst(self) -> Line:
-        """The line with most at risk."""
-        return max(self.lines, key=lambda line: line.exposure.order)
+    def worst(self) -> Exposure:
+        """The size and moment with most at risk."""
+        return max(self.exposed, key=lambda one: one.order)
 
-    def at(self, exposure: Exposure) -> Line | None:
-        """Return the line of the same size and moment."""
-        return next((one for one in self.lines if one.exposure.place == exposure.place), None)
+    def at(self, place: tuple[int | None, Moment]) -> Exposure | None:
+        """Return what is at risk at a size and moment."""
+        return next((one for one in self.exposed if one.place == place), None)
 
     @cached_property
     def utilities(self) -> tuple[Utility | None, Utility | None]:
@@ -292,11 +236,8 @@ def _defense_of(run: Run) -> str:
 
 def utility_of(run: Run) -> Utility | None:
     """Return the scores of the run's training; None where it trained nothing or has not finished."""
-    found = read_record(_Trained, run.trained, f"{run.path}/training.json")
-    if found.test.accuracy is None:
-        return None
-    known = proportion(found.test.accuracy, found.test_rows) if found.test_rows else Estimate(found.test.accuracy)
-    return Utility(known, found.test.auroc, found.test_majority)
+    found = read_record(Utility, run.trained, f"{run.path}/training.json")
+    return None if found.test.accuracy is None else found
 
 
 def changed_settings(before: Run, after: Run) -> tuple[tuple[str, str, str], ...] | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from markupsafe import Markup
 
 from lightleak.core.people import People
-from lightleak.core.results import NONE, FrontierRow
+from lightleak.core.results import NONE, FrontierRow, UpdateRow
 from lightleak.core.threat_model import Aim
 from lightleak.report.blocks import Cell, Column, Figure, Section
 from lightleak.report.budget import BASELINES, PROOFS, budget
@@ -15,8 +15,8 @@ from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.frontier_advice import OPTIMIZES, SAMPLE, recommend
 from lightleak.report.kinds.frontier_groups import compare as frontiers_of
 from lightleak.report.kinds.frontier_groups import fullest
-from lightleak.report.kinds.updates_groups import UpdateGroup
-from lightleak.report.kinds.updates_runs import Line, Measured
+from lightleak.report.kinds.updates_groups import Exposure, UpdateGroup
+from lightleak.report.kinds.updates_runs import Measured
 from lightleak.report.kinds.updates_words import words
 from lightleak.report.page import fill, table_of
 from lightleak.report.read import Run
@@ -40,7 +40,7 @@ def summary_section(runs: Sequence[Run], found: Sequence[Measured], best: Update
         best: the strongest attack, whose columns are named.
         helped: what frontiers say of defenses, see `from_frontiers`.
     """
-    rows = [row for one in found for line in one.lines for row in line.exposure.rows]
+    rows = _rows(found)
     unknown = list(left_out(runs))
     if not found:
         return first_page((words("nothing", unknown),), [("What would help", helped)], rows)
@@ -75,7 +75,7 @@ def risk_section(found: Sequence[Measured]) -> Section | None:
     """Draw records at risk in every situation of every run; None where nothing was measured."""
     if not found:
         return None
-    table = table_of("Records at risk", _RISKS, [(words("run", one), one.lines) for one in found], css="risk stack")
+    table = table_of("Records at risk", _RISKS, [(words("run", one), one.exposed) for one in found], css="risk stack")
     return Section("risk", "Records at risk", (table, words("at_risk", found)))
 
 
@@ -83,12 +83,11 @@ def findings(found: Sequence[Measured], groups: Iterable[UpdateGroup]) -> tuple[
     """Return what attacks found, by what they tested, and answers to questions of the checklist."""
     if not found:
         return {}, {}
-    line, people = found[0].worst, strongest(found[0].run)
-    worst = line.exposure
-    results: dict[Aim, str] = {"reconstruction": words("reconstruction", line, people, guess_of(found[0].run))}
+    worst, people = found[0].worst, strongest(found[0].run)
+    results: dict[Aim, str] = {"reconstruction": words("reconstruction", worst, people, guess_of(found[0].run))}
     if worst.values or (people and people.inference):
         results["attribute_inference"] = words("attribute_inference", worst, people)
-    risks = risk_lines(people) if people else _risks(line)
+    risks = risk_lines(people) if people else _risks(worst)
     names = ("singling_out", "linkage", "inference")
     known: dict[str, str] = {
         name: words("risk", risk) if risk.attack else NOT_TESTED for name, risk in zip(names, risks, strict=True)
@@ -120,21 +119,26 @@ def _further(run: Run) -> str:
 
 def _shown(found: Sequence[Measured]) -> list[Measured]:
     """Return the compared runs that leave least at risk, in their order."""
-    least = sorted(found[1:], key=lambda one: one.worst.exposure.order)[:MOST_RUNS]
+    least = sorted(found[1:], key=lambda one: one.worst.order)[:MOST_RUNS]
     return [one for one in found[1:] if one in least]
 
 
 def _best(found: Sequence[Measured]) -> tuple[Measured | None, int]:
     """Return the run that helps most where the reference leaves most at risk, and how many help."""
-    worst = found[0].worst.exposure
-    known = [(one, line) for one in found[1:] if (line := one.at(worst)) and line.effect and line.effect.helps]
-    best = min(known, key=lambda pair: pair[1].exposure.order, default=None)
+    place = found[0].worst.place
+    known = [(one, here) for one in found[1:] if (here := one.at(place)) and here.effect and here.effect.helps]
+    best = min(known, key=lambda pair: pair[1].order, default=None)
     return best and best[0], len(known)
+
+
+def _rows(found: Sequence[Measured]) -> list[UpdateRow]:
+    """Rows of attacks."""
+    return [row for one in found for exposure in one.exposed for row in exposure.rows]
 
 
 def _caution(one: Measured) -> str:
     """Why nothing follows from what the attacks of a run did not recover; they stand for no other run's."""
-    return budget(row for line in one.lines for row in line.exposure.rows).caution
+    return budget(_rows([one])).caution
 
 
 def _people_of(found: Sequence[Measured]) -> dict[str, People]:
@@ -148,39 +152,36 @@ def _columns(best: UpdateGroup | None) -> str:
     return listed(most_gained(best.means("column_accuracy"), best.baseline.means("column_accuracy")))
 
 
-def _risks(line: Line) -> list[RiskLine]:
+def _risks(worst: Exposure) -> list[RiskLine]:
     """Return the three risks as far as single messages show them."""
-    worst = line.exposure
     return [
-        RiskLine("Singling out", "a whole record", line.risk, None, worst.guessed_rows),
+        RiskLine("Singling out", "a whole record", worst.risk, None, worst.guessed_rows),
         RiskLine("Linkage", "two records of one person"),
         RiskLine("Inference", "a single value", worst.values, None, worst.guess),
     ]
 
 
 def _picture(shown: Sequence[Measured]) -> Figure:
-    too_many = sum(len(one.lines) for one in shown) > MOST_BARS
+    too_many = sum(len(one.exposed) for one in shown) > MOST_BARS
     titles = [one.title if len(shown) > 1 else "" for one in shown]
     bars = [
-        EstimateRow(words("place", line), line.risk, series_style(index), heading="" if position else titles[index])
+        EstimateRow(words("place", here), here.risk, series_style(index), heading="" if position else titles[index])
         for index, one in enumerate(shown)
-        for position, line in enumerate([one.worst] if too_many else one.lines)
+        for position, here in enumerate([one.worst] if too_many else one.exposed)
     ]
-    guessed = shown[0].worst.exposure.guessed_rows
+    guessed = shown[0].worst.guessed_rows
     guess = Estimate(guessed.mean) if guessed else None  # its interval is in the table
     name = "Share of records at risk, in each situation"
     return bar_figure(name, bars, guess, name)
 
 
-_RISKS: tuple[Column[Line], ...] = (
+_RISKS: tuple[Column[Exposure], ...] = (
     Column(
         "Records in a message, and when it was sent",
-        lambda line: Cell(f"{line.exposure.about}{line.exposure.batch_size or 'unknown'}", (words("situation", line),)),
+        lambda one: Cell(f"{one.about}{one.batch_size or 'unknown'}", (words("situation", one),)),
     ),
     Column("Records at risk, of 100", lambda x: of_hundred_cell(x.risk, x.effect.rows if x.effect else None)),
-    Column("Proven, of 100", lambda line: of_hundred_cell(line.proven)),
-    Column(
-        "Values recovered, of 100", lambda x: of_hundred_cell(x.exposure.values, x.effect.values if x.effect else None)
-    ),
-    Column("By guessing, of 100", lambda line: of_hundred_cell(line.exposure.guess)),
+    Column("Proven, of 100", lambda one: of_hundred_cell(one.proven)),
+    Column("Values recovered, of 100", lambda x: of_hundred_cell(x.values, x.effect.values if x.effect else None)),
+    Column("By guessing, of 100", lambda one: of_hundred_cell(one.guess)),
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from lightleak.core.grouping import by_key
 from lightleak.report import charts
-from lightleak.report.blocks import Block, Cell, Column, Details, Heading, Legend, Line, Lines, Panels, Section, Table
+from lightleak.report.blocks import Block, Cell, Column, Details, Heading, Legend, Line, Panels, Section, Table
 from lightleak.report.compare import means_by
 from lightleak.report.format import DASH, count, distance, joined, percent, with_interval
 from lightleak.report.intervals import Estimate
@@ -136,7 +136,7 @@ def nearest_section(subjects: Sequence[Attack], pairs: Sequence[Nearest], seeds:
     others = [(one.name, value) for one, _, value in known if one.is_baseline and value is not None]
     title = "Nearest private and made-up rows"
     said = words("nearest", _with_seed(topic.name, entry, seeds), pairs, n_equal, mean, others)
-    table = pairs_table(title, "Class", pairs, columns)
+    table = pairs_table(title, pairs, columns)
     return Section("rows", title, (said, table, words("hidden", same, bool(columns))))
 
 
@@ -235,15 +235,15 @@ def columns_of(pairs: Sequence[Nearest]) -> tuple[list[str], list[str]]:
     return [name for name in names if name not in same], same
 
 
-def pairs_table(label: str, heading: str, pairs: Sequence[Nearest], columns: Sequence[str]) -> Table:
+def pairs_table(label: str, pairs: Sequence[Nearest], columns: Sequence[str]) -> Table:
     """Draw each pair in two lines; numbers show their difference, categories whether they agree."""
     groups = []
     for pair in pairs:
         real = (Cell(value_words(pair.private.get(name)) or DASH, css="long") for name in columns)
         made = (Cell(_made_up_value(pair, name), css="long") for name in columns)
-        first = Line((Cell(words("pair", pair.class_name)), *real, Cell("")), "true")
-        groups.append(Lines((first, Line((Cell("made up"), *made, Cell(distance(pair.distance)))))))
-    return Table(label, (heading, *columns, "distance"), tuple(groups), box="rows")
+        first = line_of(words("pair", pair.class_name), *real, "", css="true")
+        groups.append(("", [first, line_of("made up", *made, distance(pair.distance))]))
+    return cells_table(label, ("Class", *columns, "distance"), groups, box="rows")
 
 
 def value_words(value: Any) -> str | None:

@@ -10,10 +10,10 @@ from typing import get_args
 from lightleak.core.certificate import RowStatus
 from lightleak.core.grouping import by_key
 from lightleak.core.results import UpdateRow
-from lightleak.report.blocks import Block, Cell, Line, Lines, Section, Table
+from lightleak.report.blocks import Block, Cell, Line, Section
 from lightleak.report.format import DASH, counted
 from lightleak.report.kinds.updates_groups import UpdateGroup
-from lightleak.report.page import fill, folded
+from lightleak.report.page import cells_table, fill, folded, line_of
 from lightleak.report.read import STATUS, Run, cells_file, load_cells
 from lightleak.report.read import Cell as Value
 
@@ -83,7 +83,8 @@ def rows_section(batch: Batch | None, unit: tuple[str, str], redact: bool) -> Se
         statuses = [status for status in get_args(RowStatus) if any(cell[STATUS] == status for cell in batch.cells)]
         shown = tuple(islice(_lines(batch, columns, redact), most))
         legend = fill("rows", "legend", range(1, SHADES + 1), statuses)
-        table = Table("True and reconstructed rows", ("Row", *columns), shown, box="rows")
+        groups = (("", lines) for lines in shown)
+        table = cells_table("True and reconstructed rows", ("Row", *columns), groups, box="rows")
         blocks += folded(f"{counted(len(shown), 'row')} of {counted(len(columns), 'column')}", legend, table)
     return Section("rows", "Rows side by side", tuple(blocks))
 
@@ -142,7 +143,8 @@ def _median(rows: Sequence[UpdateRow]) -> tuple[UpdateRow, tuple[int, int] | Non
     return scored[middle], (middle + 1, len(scored))
 
 
-def _lines(batch: Batch, columns: Sequence[str], redact: bool) -> Iterable[Lines]:
+def _lines(batch: Batch, columns: Sequence[str], redact: bool) -> Iterable[list[Line]]:
+    """Each reconstructed row below the true one, or alone where values are left out."""
     of_column = by_key(batch.cells, lambda cell: cell["column"])
     # A normalized entropy lies in [0, 1]; a column that leaves it contains numbers. Inside, both readings nearly agree.
     numerical = {
@@ -164,12 +166,10 @@ def _lines(batch: Batch, columns: Sequence[str], redact: bool) -> Iterable[Lines
     for number, of_row in enumerate(by_row, start=1):
         cells = [{one["column"]: one for one in of_row}.get(name) for name in columns]
         head = fill("rows", "head", number if redact else 0, "recovered", of_row[0][STATUS])
-        found = Line((Cell(head), *(Cell(recovered(one), css="long") for one in cells)))
-        if redact:
-            yield Lines((found,))
-            continue
+        found = line_of(head, *(Cell(recovered(one), css="long") for one in cells))
         true = (Cell((one and shown(one, "true")) or DASH, css="long") for one in cells)
-        yield Lines((Line((Cell(fill("rows", "head", number, "true", "")), *true), "true"), found))
+        above = [] if redact else [line_of(fill("rows", "head", number, "true", ""), *true, css="true")]
+        yield [*above, found]
 
 
 def _entropy(cell: Value) -> float:
