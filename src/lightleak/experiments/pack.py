@@ -168,7 +168,7 @@ class Parcels:
         handles: dict[str, Any] = {}
 
         class Pickler(pickle.Pickler):
-            def persistent_id(_, value: object) -> str | None:  # `self` is the parcels
+            def persistent_id(pickler, value: object) -> str | None:  # `self` is the parcels
                 if not isinstance(value, Shared):
                     return None
                 if id(value) not in self._stored:
