@@ -13,9 +13,10 @@ from rich.console import Console
 import lightleak
 from lightleak.callbacks.capture_store import Capture
 from lightleak.core.observations import ClientUpdate, ProtocolFacts
+from lightleak.core.remembered import Remembered
 from lightleak.data.encoder import TableEncoder
 from lightleak.experiments.kinds.updates import plan
-from lightleak.experiments.observed import Observations, version_of
+from lightleak.experiments.observed import Observed, bytes_of, version_of
 from lightleak.experiments.run import attack_captures, run_audit
 from lightleak.metrics import cells, certificate
 
@@ -83,14 +84,14 @@ def test_a_capture_that_was_written_again_is_read_again(save_captures: Any, tmp_
 
 
 def test_what_was_used_last_is_kept_within_the_bound() -> None:
-    kept, made = Observations(most=200), []
+    kept, made = Remembered[Observed](most=200, size=bytes_of), []
 
     def make(rows: int) -> Any:
         made.append(rows)
         return update_of(rows), None
 
     for rows in (1, 2, 1, 3, 1, 2):  # 80 bytes each: two fit
-        assert kept.get(rows, lambda rows=rows: make(rows))[0].facts.n_rows == rows
+        assert kept.get((), lambda rows=rows: make(rows), rows)[0].facts.n_rows == rows
     assert made == [1, 2, 3, 2]
 
 

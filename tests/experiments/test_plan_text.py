@@ -17,7 +17,7 @@ from lightleak.experiments.kinds.updates import run_plan
 from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.experiments.kinds.updates.run_plan import captured_units, monitored_units
 from lightleak.experiments.plan_text import describe_plan, print_probed, table_lines
-from lightleak.experiments.probe import Cost, Estimate, Probed, TrainingCost, estimate, probe_training
+from lightleak.experiments.probe import Cost, Estimate, Probed, estimate, probe_training
 from lightleak.experiments.run import run_audit
 
 CPU = torch.device("cpu")
@@ -32,7 +32,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> None:
         return [Estimate(p[0].attack, p[0].facts["batch_size"], p[0].facts["source"], (len(p),), cost) for p in packs]
 
     monkeypatch.setattr(run_plan, "estimate", estimated)
-    monkeypatch.setattr(run_plan, "probe_training", lambda *_: TrainingCost(10, 5.0, 10.0))
+    monkeypatch.setattr(run_plan, "probe_training", lambda *_: Cost(10.0, 5.0, 10, None))
 
 
 def test_stand_ins_are_the_units_that_the_training_leaves(tmp_path: Path, tiny: Any, silent: Console) -> None:
@@ -143,6 +143,6 @@ def test_a_few_batches_of_the_training_are_timed(
     config = tiny_fedavg() if fedavg else tiny()
     cost = probe_training(config, prepare_experiment(config))
     assert kept and all(devices == [] for devices in kept)  # on the CPU no GPU is touched
-    assert cost.batches == (1 if fedavg else 11)  # 86 rows are left for training, in batches of 8
-    assert cost.batch > 0 and cost.validation > 0
-    assert cost.epoch == pytest.approx(cost.batches * cost.batch + cost.validation)
+    assert cost.steps == (1 if fedavg else 11)  # 86 rows are left for training, in batches of 8
+    assert cost.step > 0 and cost.unit > 0
+    assert cost.seconds == pytest.approx(cost.steps * cost.step + cost.unit)

@@ -63,8 +63,10 @@ class ProtocolFacts:
 MOST = 10**9
 """No fact counts more: rows, steps, epochs, clients."""
 
-_COUNTS = {"epochs": True, "batch_size": True, "n_clients": True, "local_steps": True, "n_rows": False}
-"""Facts that count from 1, and whether they may be unknown."""
+_COUNTS = {"n_rows": 1, "epochs": 1, "batch_size": 1, "n_clients": 1, "local_steps": 1, "step": 0, "epoch": 0}
+"""Facts that count something, and from where."""
+
+_MAY_BE_UNKNOWN = ("epochs", "batch_size", "n_clients", "local_steps", "learning_rate")
 
 
 def read_protocol(state: object) -> ProtocolFacts:
@@ -81,17 +83,14 @@ def read_protocol(state: object) -> ProtocolFacts:
     rows = state.get("client_rows", ())
     if not isinstance(rows, list | tuple) or not all(_is_count(n, 1) for n in rows):
         raise ObservationError(f"facts.client_rows must be whole numbers from 1, got {rows!r}")
-    for name, may_be_unknown in _COUNTS.items():
-        value = state.get(name)
-        if not _is_count(value, 1) and not (value is None and may_be_unknown):
-            raise ObservationError(f"facts.{name} must be a whole number from 1 to {MOST}, got {value!r}")
-    for name in ("step", "epoch"):
-        if not _is_count(state.get(name, 0), 0):
-            raise ObservationError(f"facts.{name} must be a whole number from 0 to {MOST}, got {state[name]!r}")
+    for name, least in _COUNTS.items():
+        value = state.get(name, None if least else 0)
+        if not _is_count(value, least) and not (value is None and name in _MAY_BE_UNKNOWN):
+            raise ObservationError(f"facts.{name} must be a whole number from {least} to {MOST}, got {value!r}")
     for name in ("learning_rate", "momentum", "weight_decay"):
         value = state.get(name, 0.0)
         is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
-        if not is_number and not (value is None and name == "learning_rate"):
+        if not is_number and not (value is None and name in _MAY_BE_UNKNOWN):
             raise ObservationError(f"facts.{name} must be a finite number from 0, got {value!r}")
     for name in ("optimizer", "loss", "defense"):
         if not isinstance(state.get(name, ""), str):

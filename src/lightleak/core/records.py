@@ -12,7 +12,7 @@ import dataclasses
 import math
 import re
 import types
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import MISSING, dataclass
 from functools import cache
 from inspect import getdoc
@@ -91,12 +91,20 @@ def read_record(kind: type[T], raw: Any, where: str, **given: Any) -> T:
     for one in _fields(cast(Hashable, kind)):
         if one.name not in given:
             place = f"{where}, key {one.key!r}"
-            value = _reader(one.annotation)(raw.get(one.key), place)
+            value = _value(one.annotation, raw.get(one.key), place)
             if value is not None:
-                values[one.name] = in_range(value, one.low, one.high, place)
+                values[one.name] = _in_range(value, one.low, one.high, place)
             elif one.is_required:
                 raise UsageError(f"{place}: expected {_expected(one.annotation)}, got nothing")
     return kind(**values)
+
+
+def read_float(raw: Any, low: float | None, high: float | None, where: str) -> float | None:
+    """Read a number of that range; None where it is unknown. Errors as for `read_record`."""
+    value: float | None = _value(float, raw, where)
+    if value is not None:
+        _in_range(raw, low, high, where)
+    return value
 
 
 def write_record(record: Any) -> dict[str, Any]:
@@ -125,20 +133,21 @@ def schema_of(kind: type) -> dict[str, Any]:
     properties = {}
     for one in known:
         entry = _schema(one.annotation)
-        limits = {"minimum": one.low, "maximum": one.high}
-        entry |= {name: limit for name, limit in limits.items() if limit is not None}
+        entry |= limits(one.low, one.high)
         properties[one.key] = entry | ({"description": described[one.name]} if one.name in described else {})
     found: dict[str, Any] = {"type": "object", "properties": properties}
     required = [one.key for one in known if one.is_required]
     return found | ({"required": required} if required else {})
 
 
-def in_range(value: Any, low: float | None, high: float | None, where: str) -> Any:
-    """``value``, where it is no number that lies out of range.
+def limits(low: float | None, high: float | None) -> dict[str, float]:
+    """Return the range of a number as a JSON Schema states it."""
+    found = {"minimum": low, "maximum": high}
+    return {name: limit for name, limit in found.items() if limit is not None}
 
-    Raises:
-        UsageError: it is.
-    """
+
+def _in_range(value: Any, low: float | None, high: float | None, where: str) -> Any:
+    """Return ``value``; raise `UsageError` where it is a number out of range."""
     if isinstance(value, int | float):
         if low is not None and value < low - ROUNDING:
             raise UsageError(f"{where}: expected at least {low:g}, got {value!r}")
@@ -170,112 +179,64 @@ def _fields(kind: Any) -> tuple[_Field, ...]:
     )
 
 
-_Read = Callable[[Any, str], Any]
+_ACCEPTED: Mapping[Any, Any] = {float: int | float, int: int | float, str: str | int | float, bool: bool}
+"""What JSON may hold where a scalar of that type is expected."""
 
 
-@cache
-def _reader(annotation: Any) -> _Read:
-    """What reads a value of that annotation; it returns None for what is unknown."""
+def _value(annotation: Any, raw: Any, where: str) -> Any:
+    """Read a value of that annotation; None stands for what is unknown."""
     origin, of = get_origin(annotation), get_args(annotation)
+    if raw is None or annotation is Any:
+        return raw
     if origin in (Union, types.UnionType):
-        inner = [one for one in of if one is not type(None)]
-        return _reader(inner[0]) if len(inner) == 1 else _any_of(inner, annotation)
+        return _value_of_several([one for one in of if one is not type(None)], annotation, raw, where)
     if origin is Literal:
-        return _one_of(of)
+        if raw not in of:
+            raise UsageError(f"{where}: expected one of {', '.join(map(str, of))}, got {quoted(raw)}")
+        return raw
     if origin is tuple:
-        return _many(_reader(of[0])) if of[1:] == (...,) else _exactly([_reader(one) for one in of])
+        return _values(of, raw, where)
     if origin is not None and issubclass(origin, Mapping):
-        return _mapping(_reader(of[1]))
+        if not isinstance(raw, Mapping):
+            raise UsageError(f"{where}: expected a mapping, got {quoted(raw)}")
+        found = {str(name): _value(of[1], value, f"{where}, key {name!r}") for name, value in raw.items()}
+        return {name: value for name, value in found.items() if value is not None or of[1] is Any}
     if dataclasses.is_dataclass(annotation):
-        record = cast(type, annotation)
-        return lambda raw, where: None if raw is None else read_record(record, raw, where)
-    return _PLAIN[annotation]
+        return read_record(cast(type, annotation), raw, where)
+    return _scalar(annotation, raw, where)
 
 
-def _number(raw: Any, where: str) -> float | None:
-    if isinstance(raw, bool) or not isinstance(raw, int | float | None):
-        raise _wrong(float, raw, where)
-    return float(raw) if raw is not None and math.isfinite(raw) else None
-
-
-def _whole(raw: Any, where: str) -> int | None:
-    value = _number(raw, where) if isinstance(raw, float) else raw
-    if isinstance(raw, bool) or not isinstance(value, int | float | None) or (value is not None and value % 1):
-        raise _wrong(int, raw, where)
-    return None if value is None else int(value)
-
-
-def _text(raw: Any, where: str) -> str | None:
-    if isinstance(raw, bool) or not isinstance(raw, str | int | float | None):
-        raise _wrong(str, raw, where)
-    return None if raw is None or raw == "" else str(raw)
-
-
-def _flag(raw: Any, where: str) -> bool | None:
-    if not isinstance(raw, bool | None):
-        raise _wrong(bool, raw, where)
+def _value_of_several(kinds: list[Any], annotation: Any, raw: Any, where: str) -> Any:
+    if len(kinds) == 1:
+        return _value(kinds[0], raw, where)
+    if not any(isinstance(raw, kind) for kind in kinds):
+        raise _wrong(annotation, raw, where)
     return raw
 
 
-_PLAIN: Mapping[Any, _Read] = {
-    float: _number,
-    int: _whole,
-    str: _text,
-    bool: _flag,
-    Any: lambda raw, where: raw,
-}
+def _values(of: tuple[Any, ...], raw: Any, where: str) -> tuple[Any, ...]:
+    """Read a list of any length, or one with an annotation for each entry."""
+    if of[1:] == (...,):
+        if not isinstance(raw, list | tuple):
+            raise UsageError(f"{where}: expected a list, got {quoted(raw)}")
+        return tuple(_value(of[0], one, f"{where}, entry {i}") for i, one in enumerate(raw))
+    if not isinstance(raw, list | tuple) or len(raw) != len(of):
+        raise UsageError(f"{where}: expected a list of {len(of)}, got {quoted(raw)}")
+    return tuple(_value(kind, one, where) for kind, one in zip(of, raw, strict=True))
+
+
+def _scalar(kind: Any, raw: Any, where: str) -> Any:
+    if not isinstance(raw, _ACCEPTED[kind]) or isinstance(raw, bool) != (kind is bool):
+        raise _wrong(kind, raw, where)
+    if kind in (int, float) and isinstance(raw, float) and not math.isfinite(raw):
+        return None
+    if kind is int and raw % 1:
+        raise _wrong(kind, raw, where)
+    return None if raw == "" else kind(raw)
+
+
 _NAMES = {float: "a number", int: "a whole number", str: "text", bool: "true or false"}
 _SCHEMAS = {float: "number", int: "integer", str: "string", bool: "boolean"}
-
-
-def _any_of(kinds: list[Any], annotation: Any) -> _Read:
-    def read(raw: Any, where: str) -> Any:
-        if raw is not None and not any(isinstance(raw, kind) for kind in kinds):
-            raise _wrong(annotation, raw, where)
-        return raw
-
-    return read
-
-
-def _one_of(allowed: tuple[Any, ...]) -> _Read:
-    def read(raw: Any, where: str) -> Any:
-        if raw is not None and raw not in allowed:
-            raise UsageError(f"{where}: expected one of {', '.join(map(str, allowed))}, got {quoted(raw)}")
-        return raw
-
-    return read
-
-
-def _many(inner: _Read) -> _Read:
-    def read(raw: Any, where: str) -> Any:
-        if not isinstance(raw, list | tuple | None):
-            raise UsageError(f"{where}: expected a list, got {quoted(raw)}")
-        return None if raw is None else tuple(inner(one, f"{where}, entry {i}") for i, one in enumerate(raw))
-
-    return read
-
-
-def _exactly(inner: list[_Read]) -> _Read:
-    def read(raw: Any, where: str) -> Any:
-        if raw is None:
-            return None
-        if not isinstance(raw, list | tuple) or len(raw) != len(inner):
-            raise UsageError(f"{where}: expected a list of {len(inner)}, got {quoted(raw)}")
-        return tuple(one(value, where) for one, value in zip(inner, raw, strict=True))
-
-    return read
-
-
-def _mapping(inner: _Read) -> _Read:
-    """Entries that are unknown are left out."""
-
-    def read(raw: Any, where: str) -> Any:
-        if not isinstance(raw, Mapping | None):
-            raise UsageError(f"{where}: expected a mapping, got {quoted(raw)}")
-        found = {str(name): inner(value, f"{where}, key {name!r}") for name, value in (raw or {}).items()}
-        return {name: value for name, value in found.items() if value is not None or inner is _PLAIN[Any]}
-
-    return read
 
 
 def _wrong(annotation: Any, raw: Any, where: str) -> UsageError:

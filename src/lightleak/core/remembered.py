@@ -17,12 +17,13 @@ class Remembered(Generic[T]):
     (3, 3, 5)
 
     Args:
-        most: number of values that are kept.
+        most: number of values that are kept, or their size together; the last value is always kept.
+        size: of a value, where sizes count.
     """
 
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self._kept: dict[Hashable, tuple[T, tuple[object, ...]]] = {}
+    def __init__(self, most: int, size: Callable[[T], int] = lambda value: 1) -> None:
+        self.most, self._size = most, size
+        self._kept: dict[Hashable, tuple[T, tuple[object, ...], int]] = {}
 
     def get(self, owners: tuple[object, ...], make: Callable[[], T], *more: Hashable) -> T:
         """Return the value of ``owners``; ``make`` computes it unless it is still there.
@@ -33,8 +34,11 @@ class Remembered(Generic[T]):
             more: what else it depends on.
         """
         key = (*map(id, owners), *more)
-        # What was used last goes to the end.
-        self._kept[key] = found = self._kept.pop(key, None) or (make(), owners)
-        if len(self._kept) > self.most:
-            del self._kept[next(iter(self._kept))]
-        return found[0]
+        if key in self._kept:
+            self._kept[key] = self._kept.pop(key)  # what was used last goes to the end
+        else:
+            value = make()
+            self._kept[key] = value, owners, self._size(value)
+            while len(self._kept) > 1 and sum(size for *_, size in self._kept.values()) > self.most:
+                del self._kept[next(iter(self._kept))]
+        return self._kept[key][0]

@@ -28,7 +28,7 @@ from lightleak.core.former_names import REGISTERED
 from lightleak.core.parties import KINDS
 from lightleak.core.people import KEY as PEOPLE
 from lightleak.core.people import People
-from lightleak.core.records import in_range, json_field, quoted, read_record, schema_of, to_json, write_record
+from lightleak.core.records import json_field, limits, quoted, read_float, read_record, schema_of, to_json, write_record
 from lightleak.core.threat_model import Threat
 
 if TYPE_CHECKING:
@@ -130,10 +130,8 @@ class Row:
         metrics = {}
         for name, (low, high) in cls.METRICS.items():
             value = raw.get(name, raw.get(cls.EARLIER.get(name, name)))
-            if isinstance(value, bool) or not isinstance(value, int | float | None):
-                raise UsageError(f"{where}, key {name!r}: expected a number, got {quoted(value)}")
-            if value is not None and abs(value) < float("inf"):
-                metrics[name] = float(in_range(value, low, high, f"{where}, key {name!r}"))
+            if (number := read_float(value, low, high, f"{where}, key {name!r}")) is not None:
+                metrics[name] = number
         row = read_record(cls, raw, where, run=run, metrics=metrics, extra={})
         written = row.to_dict()
         return replace(row, extra={key: value for key, value in raw.items() if key not in written})
@@ -729,12 +727,7 @@ def results_schema() -> dict[str, Any]:
 def _row_schema(kind: type[Row]) -> dict[str, Any]:
     found = schema_of(kind)
     names = {"enum": [kind.KIND, *kind.ALIASES]}
-    scores = {
-        name: {"type": "number"}
-        | ({} if low is None else {"minimum": low})
-        | ({} if high is None else {"maximum": high})
-        for name, (low, high) in kind.METRICS.items()
-    }
+    scores = {name: {"type": "number"} | limits(*ends) for name, ends in kind.METRICS.items()}
     properties = {"kind": names} | found["properties"] | scores
     required = [*found["required"], *([] if kind in (UpdateRow, ValueRow) else ["kind"])]
     return found | {"properties": {key: _or_null(one) for key, one in properties.items()}, "required": required}
@@ -752,15 +745,13 @@ def flat(settings: Mapping[Any, Any], prefix: str = "") -> dict[str, str]:
     >>> flat({"steps": 50, "exact": {"starts": None}})
     {'steps': '50', 'exact.starts': 'default'}
     """
-    return dict(_flat(settings, prefix))
-
-
-def _flat(settings: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, str]]:
+    found: dict[str, str] = {}
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
+            found |= flat(value, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}", setting_words(value)
+            found[f"{prefix}{name}"] = setting_words(value)
+    return found
 
 
 def setting_words(value: Any) -> str:

@@ -1,8 +1,6 @@
 """The one YAML loader: plain values with string keys, of bounded size, depth and magnitude, or one clear refusal."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -166,25 +164,17 @@ class _Values(_Bounded, yaml.SafeLoader):
         Raises:
             RefusedYaml: it is not finite or beyond `MAX_NUMBER`.
         """
-        whole = node.tag == _INT
-        with _refused_digits(node):
-            value: int | float = self.construct_yaml_int(node) if whole else self.construct_yaml_float(node)
+        shown, line = node.value[:_SHOWN], node.start_mark.line + 1
+        construct = self.construct_yaml_int if node.tag == _INT else self.construct_yaml_float
+        try:
+            value: int | float = construct(node)
+        except (ValueError, OverflowError, IndexError) as error:  # of thousands of digits, and of ``!!int word``
+            raise RefusedYaml(f"{shown!r} on line {line} is no number that can be read") from error
         if not abs(value) <= MAX_NUMBER:
             raise RefusedYaml(
-                f"numbers must be finite and at most {MAX_NUMBER:.2g} in magnitude, got {node.value[:_SHOWN]} on "
-                f"line {node.start_mark.line + 1}"
+                f"numbers must be finite and at most {MAX_NUMBER:.2g} in magnitude, got {shown} on line {line}"
             )
         return value
-
-
-@contextmanager
-def _refused_digits(node: yaml.ScalarNode) -> Iterator[None]:
-    """Python refuses to convert thousands of digits, and ``!!int word``, with a `ValueError`."""
-    try:
-        yield
-    except (ValueError, OverflowError, IndexError) as error:
-        line = node.start_mark.line + 1
-        raise RefusedYaml(f"{node.value[:_SHOWN]!r} on line {line} is no number that can be read") from error
 
 
 _INT, _FLOAT, _DATE = (f"tag:yaml.org,2002:{name}" for name in ("int", "float", "timestamp"))

@@ -10,40 +10,13 @@ from torch import Tensor
 from lightleak.core.errors import UsageError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
+from lightleak.core.remembered import Remembered
 from lightleak.core.stored import DAMAGED
 
 Observed = tuple[ClientUpdate, GroundTruth | None]
 
 KEPT_BYTES = 2**29
 """Tensors of observations that a process keeps; at least one observation is always kept."""
-
-
-class Observations:
-    """The observations used last, up to a number of bytes.
-
-    Args:
-        most: bytes of their tensors.
-    """
-
-    def __init__(self, most: int = KEPT_BYTES) -> None:
-        self.most = most
-        self._kept: dict[Hashable, tuple[Observed, int]] = {}
-
-    def get(self, key: Hashable, make: Callable[[], Observed]) -> Observed:
-        """Return the observation of ``key``, made by ``make`` unless it is still there."""
-        if key in self._kept:
-            found, size = self._kept.pop(key)
-        else:
-            found = make()
-            size = _bytes_of(*found)
-        self._kept[key] = found, size
-        while len(self._kept) > 1 and sum(size for _, size in self._kept.values()) > self.most:
-            del self._kept[next(iter(self._kept))]
-        return found
-
-
-OBSERVATIONS = Observations()
-"""Those of this process."""
 
 
 def shared(observe: Callable[[int, int], Observed]) -> Callable[[int, int], Callable[[], Observed]]:
@@ -57,8 +30,8 @@ def shared(observe: Callable[[int, int], Observed]) -> Callable[[int, int], Call
 
 
 def recall(key: Hashable, make: Callable[[], Observed]) -> Observed:
-    """Return the observation of ``key`` from those of this process; see `Observations.get`."""
-    return OBSERVATIONS.get(key, make)
+    """Return the observation of ``key`` from those of this process, made by ``make`` unless it is still there."""
+    return OBSERVATIONS.get((), make, key)
 
 
 def version_of(folder: Path) -> Hashable:
@@ -67,12 +40,18 @@ def version_of(folder: Path) -> Hashable:
     return folder.resolve(), tuple((str(file), stat.st_mtime_ns, stat.st_size) for file, stat in files)
 
 
-def _bytes_of(update: ClientUpdate, truth: GroundTruth | None) -> int:
+def bytes_of(observed: Observed) -> int:
+    """Bytes of the tensors of an observation and of the rows behind it."""
+    update, truth = observed
     further = (update.further_parameters, update.further_updates)
     groups = (update.parameters, update.update, update.buffers, update.encoder_tensors, *further)
     held: list[Tensor] = [tensor for group in groups for tensor in group.values()]
     held += [] if truth is None else [truth.inputs, truth.labels]
     return sum(tensor.nbytes for tensor in held)
+
+
+OBSERVATIONS = Remembered(KEPT_BYTES, bytes_of)
+"""Those of this process."""
 
 
 def find_captures(root: Path) -> list[Path]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 
@@ -167,16 +167,17 @@ class Parcels:
         """Return the pickled pack, and the handles of the shared objects in it by their keys."""
         handles: dict[str, Any] = {}
 
-        def replaced(value: object) -> str | None:
-            if not isinstance(value, Shared):
-                return None
-            if id(value) not in self._stored:
-                self._stored[id(value)] = value, uuid.uuid4().hex, self._store(pickle.dumps(value))
-            _, key, handles[key] = self._stored[id(value)]
-            return key
+        class Pickler(pickle.Pickler):
+            def persistent_id(pickler, value: object) -> str | None:  # `self` is the parcels
+                if not isinstance(value, Shared):
+                    return None
+                if id(value) not in self._stored:
+                    self._stored[id(value)] = value, uuid.uuid4().hex, self._store(pickle.dumps(value))
+                _, key, handles[key] = self._stored[id(value)]
+                return key
 
         buffer = io.BytesIO()
-        _Pickler(buffer, replaced).dump(pack)
+        Pickler(buffer).dump(pack)
         return buffer.getvalue(), handles
 
 
@@ -185,34 +186,17 @@ def unpack(parcel: bytes, handles: Mapping[str, Any], fetch: Callable[[Any], byt
     for key in _received.keys() - handles.keys():
         del _received[key]
 
-    def found(key: str) -> object:
-        if key not in _received:
-            _received[key] = pickle.loads(fetch(handles[key]))
-        return _received[key]
+    class Unpickler(pickle.Unpickler):
+        def persistent_load(self, key: str) -> object:
+            if key not in _received:
+                _received[key] = pickle.loads(fetch(handles[key]))
+            return _received[key]
 
-    return _Unpickler(io.BytesIO(parcel), found).load()
+    return Unpickler(io.BytesIO(parcel)).load()
 
 
 _received: dict[str, object] = {}
 """Shared objects of the last pack of this worker, by key."""
-
-
-class _Pickler(pickle.Pickler):
-    def __init__(self, file: IO[bytes], replaced: Callable[[object], str | None]) -> None:
-        super().__init__(file)
-        self._replaced = replaced
-
-    def persistent_id(self, value: object) -> str | None:
-        return self._replaced(value)
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: IO[bytes], found: Callable[[str], object]) -> None:
-        super().__init__(file)
-        self._found = found
-
-    def persistent_load(self, key: str) -> object:
-        return self._found(key)
 
 
 def run_in(

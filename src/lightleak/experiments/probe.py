@@ -325,35 +325,17 @@ WARM_BATCHES = 5
 ONE_DEVICE = {"devices": 1, "num_nodes": 1, "strategy": "auto"}
 
 
-@dataclass(frozen=True)
-class TrainingCost:
-    """What an epoch takes.
-
-    Attributes:
-        batches: of an epoch; a round of FedAvg is an epoch of one batch.
-        batch: seconds of a batch.
-        validation: seconds of the validation that follows an epoch.
-        memory: peak bytes of the training; see `lightleak.experiments.probe.peak_memory`.
-    """
-
-    batches: int
-    batch: float
-    validation: float
-    memory: int | None = None
-
-    @property
-    def epoch(self) -> float:
-        """Seconds of an epoch; what is captured or attacked in it comes on top."""
-        return self.batches * self.batch + self.validation
-
-
-def probe_training(config: AuditConfig, experiment: Experiment, processes: int = 1) -> TrainingCost:
+def probe_training(config: AuditConfig, experiment: Experiment, processes: int = 1) -> Cost:
     """Train a few batches and validate once, on one device; nothing of it is kept.
 
     Args:
         config: the audit.
         experiment: its parts.
         processes: that will train together; each takes its share of the batches.
+
+    Returns:
+        What an epoch takes: its steps are batches (a round of FedAvg is one), and what is outside them is the
+        validation. What is captured or attacked in an epoch comes on top.
 
     Raises:
         UsageError: settings that the Trainer or the defense refuses.
@@ -398,7 +380,7 @@ def probe_training(config: AuditConfig, experiment: Experiment, processes: int =
     warm = min(WARM_BATCHES, len(batches) - 2)
     of_batch = (batches[-1] - batches[warm]) / (len(batches) - 1 - warm)
     of_validation = validation[-1] - validation[-2] if validation else 0.0
-    return TrainingCost(-(-number // processes), of_batch, of_validation, memory)
+    return Cost(of_validation, of_batch, -(-number // processes), memory)
 
 
 def seconds_words(seconds: float) -> str:

@@ -79,11 +79,12 @@ def _train_on_workers(pack: TrainingPack, device: torch.device) -> Files:
     import ray
     from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer
+    from ray.util.queue import Queue
 
     strategy = pack.config.training.trainer.get("strategy", "auto")
     if strategy not in STRATEGIES:
         raise UsageError(f"training.trainer.strategy must be one of {', '.join(STRATEGIES)} on Ray, got {strategy!r}")
-    result: Any = ray.remote(num_cpus=0)(_Result).remote()
+    result = Queue(actor_options={"num_cpus": 0})  # takes the files that the first worker sends
     task = {"knowledge": Knowledge(), "pack": ray.put(pickle.dumps(pack)), "result": result, "strategy": strategy}
     world = places_of_training(pack.config).world
     with TemporaryDirectory() as storage:  # Ray notes the state of the training there; checkpoints stay on the workers
@@ -93,20 +94,8 @@ def _train_on_workers(pack: TrainingPack, device: torch.device) -> Files:
             scaling_config=ScalingConfig(num_workers=world, use_gpu=device.type == "cuda"),
             run_config=RunConfig(storage_path=storage, failure_config=FailureConfig(max_failures=MAX_FAILURES)),
         ).fit()
-    return ray.get(result.get.remote())
-
-
-class _Result:
-    """Holds what the first worker sends, on a node of the cluster."""
-
-    def __init__(self) -> None:
-        self.files: Files = {}
-
-    def set(self, files: Files) -> None:
-        self.files = files
-
-    def get(self) -> Files:
-        return self.files
+    files: Files = result.get_nowait()
+    return files
 
 
 def _train_on_worker(task: Mapping[str, Any]) -> None:
@@ -134,4 +123,4 @@ def _train_on_worker(task: Mapping[str, Any]) -> None:
         if torch.distributed.get_rank() == 0:
             for one in gathered:
                 found |= one
-            ray.get(task["result"].set.remote(found))
+            task["result"].put(found)

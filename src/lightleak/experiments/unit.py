@@ -30,21 +30,8 @@ from lightleak.metrics.people.evidence import Proposed
 from lightleak.metrics.score import match, matched, score
 
 
-@dataclass(frozen=True)
-class StoredUpdate:
-    """Observes an update that is stored on this machine.
-
-    Attributes:
-        load: reads it.
-        path: its folder.
-    """
-
-    load: Callable[[Path], Observed]
-    path: Path
-
-    def __call__(self) -> Observed:
-        """Return the observation and its truth."""
-        return self.load(self.path)
+class StoredUpdate(partial[Observed]):
+    """Observes an update that is stored on this machine: what reads it, with its folder."""
 
 
 def returned(observed: Observed) -> Observed:

@@ -29,28 +29,20 @@ class WholeEpochs(lightning.Callback):
         if threading.current_thread() is threading.main_thread():
             self._handler = signal.signal(signal.SIGINT, self._ask)
 
-    def on_train_epoch_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """Let it through."""
-        self._release()
-
-    def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """Let it through."""
-        self._release()
-
-    def teardown(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:
-        """Let it through, also after an error."""
-        self._release()
-
     def _ask(self, *_: object) -> None:
         self._asked = True
 
-    def _release(self) -> None:
+    def _release(self, *_: object, **__: object) -> None:
+        """Raise `KeyboardInterrupt` if Ctrl-C has been waiting, and let later ones through."""
         if self._handler is not None:
             signal.signal(signal.SIGINT, self._handler)
             self._handler = None
         if self._asked:
             self._asked = False
             raise KeyboardInterrupt
+
+    on_train_epoch_start = on_train_end = _release
+    teardown = _release  # also after an error
 
 
 class SeedEveryEpoch(lightning.Callback):

@@ -257,19 +257,10 @@ class FrontierConfig(FederatedConfig):
         Raises:
             UsageError: a defense that the protocol cannot have.
         """
-        return AuditConfig(
-            data=self.data,
-            target=self.target,
-            protocol=self.protocol,
-            defense=point.config,
-            training=self._training,
-            initial=self.initial,
-            attacks=self._attacks_of(point),
-            labels=self.labels,
-            label_method=self.label_method,
-            seed=self.seed if training is None else self.training_seed(training),
-            device=self.device,
-        )
+        shared: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(FederatedConfig)}
+        shared |= {"training": self._training, "attacks": self._attacks_of(point)}
+        shared |= {} if training is None else {"seed": self.training_seed(training)}
+        return AuditConfig(**shared, defense=point.config)
 
     def _attacks_of(self, point: Point) -> dict[str, dict[str, Any]]:
         """Attacks of the config, guessing, and what knows the defense; what the config sets goes before."""

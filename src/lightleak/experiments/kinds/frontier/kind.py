@@ -108,8 +108,8 @@ def _probe(config: FrontierConfig, experiment: Experiment, device: torch.device,
     found = estimate(packs, device, kept_cells(config.redact), seconds)
     for (name, _), points in by_key(config.points, lambda point: (point.name, point.acts_on)).items():
         audit = config.audit_at(points[0], 0)
-        cost = probe_training(audit, experiment)
-        whole = Cost(0.0, cost.epoch, audit.rounds, cost.memory)
+        epoch = probe_training(audit, experiment)
+        whole = Cost(0.0, epoch.seconds, audit.rounds, epoch.memory)
         rows = config.training.batch_size
         found.append(Estimate("training", rows, name, (1,) * (len(points) * config.seeds), whole))
     return Probed([found])

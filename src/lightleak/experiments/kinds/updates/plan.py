@@ -26,7 +26,7 @@ from lightleak.experiments.clients import FreshClients, FreshFedAvgClients
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment, target_name
 from lightleak.experiments.federation_config import defense_of
-from lightleak.experiments.observed import OBSERVATIONS, Observed, named_captures, shared, version_of
+from lightleak.experiments.observed import Observed, named_captures, recall, shared, version_of
 from lightleak.experiments.row_facts import capture_facts, defense_facts, protocol_facts, release_facts
 from lightleak.experiments.training import TRAINING_FILE, check_trainer, client_defense, client_rows, prepare_training
 from lightleak.experiments.unit import StoredUpdate, Unit
@@ -128,7 +128,7 @@ def fresh_clients(config: AuditConfig, experiment: Experiment) -> FreshClients |
 
 def recall_update(folder: Path) -> ClientUpdate:
     """Return the observation of a capture, read once; errors as for `load_update`."""
-    return OBSERVATIONS.get(version_of(folder / "observation"), lambda: (load_update(folder), None))[0]
+    return recall(version_of(folder / "observation"), lambda: (load_update(folder), None))[0]
 
 
 def load_capture(folder: Path) -> Observed:
@@ -141,7 +141,7 @@ def load_capture(folder: Path) -> Observed:
     """
     if not (folder / "truth").is_dir():
         return recall_update(folder), None
-    return OBSERVATIONS.get(version_of(folder), lambda: _checked(folder, recall_update(folder)))
+    return recall(version_of(folder), lambda: _checked(folder, recall_update(folder)))
 
 
 def _checked(folder: Path, update: ClientUpdate) -> Observed:

@@ -84,13 +84,13 @@ def _probe(
     watched = [one for one in found if one.source == MONITOR]
     if not config.rounds:
         return Probed([attacks])
-    cost = probe_training(config, experiment, places_of_training(config).world)
-    before = config.rounds * cost.epoch + sum(sum(one.durations) for one in watched)
+    epoch = probe_training(config, experiment, places_of_training(config).world)
+    before = config.rounds * epoch.seconds + sum(sum(one.durations) for one in watched)
     epochs = f"{config.rounds} {'rounds' if config.protocol.is_fedavg else 'epochs'}"
-    batches = "" if cost.batches == 1 else f" of {cost.batches} batches"
-    memory = "" if cost.memory is None else f"; {bytes_words(cost.memory)} of memory"
+    batches = "" if epoch.steps == 1 else f" of {epoch.steps} batches"
+    memory = "" if epoch.memory is None else f"; {bytes_words(epoch.memory)} of memory"
     extra = ", with the monitor's attacks" if watched else ""
-    words = f"{epochs}{batches}, {seconds_words(cost.epoch)} each{extra}: {seconds_words(before)}{memory}"
+    words = f"{epochs}{batches}, {seconds_words(epoch.seconds)} each{extra}: {seconds_words(before)}{memory}"
     return Probed([attacks], before, [("training", words)], watched)
 
 
