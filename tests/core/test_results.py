@@ -186,6 +186,7 @@ def test_a_row_is_undefended_where_no_defense_is_named(defense: str | None, hold
         ({"attack": "a", "cell_accuracy": "0.5"}, "row 7, key 'cell_accuracy': expected a number, got '0.5'"),
         ({"attack": "a", "cell_accuracy": True}, "row 7, key 'cell_accuracy': expected a number, got True"),
         ({"attack": "a", "cell_accuracy": 1.1}, "row 7, key 'cell_accuracy': expected at most 1, got 1.1"),
+        ({"attack": "a", "cell_accuracy": 10**400}, "row 7, key 'cell_accuracy': expected a number, got 1000"),
         ({"attack": "a", "rmse": -0.1}, "row 7, key 'rmse': expected at least 0, got -0.1"),
         ({"attack": "a", "epsilon": -1}, "row 7, key 'epsilon': expected at least 0, got -1"),
         ({"kind": "vertical", "attack": "a"}, "row 7, key 'property': expected text, got nothing"),

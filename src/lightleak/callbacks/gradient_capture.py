@@ -25,7 +25,6 @@ from lightleak.callbacks.step_recorder import StepRecorder
 from lightleak.core.arguments import require_kind
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.observations import ClientUpdate, GradientState, ProtocolFacts
-from lightleak.data.datamodule import TableDataModule
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.protocols.local_pass import check_batch
@@ -166,7 +165,8 @@ class GradientCapture(lightning.Callback):
                 return
             check_batch(self._spec, inputs, labels)
             data = getattr(trainer, "datamodule", None)
-            ids = data.rows_of(trainer.current_epoch, batch_idx) if isinstance(data, TableDataModule) else None
+            rows_of = getattr(data, "rows_of", None)  # of a table's data module, or of one's own that knows it
+            ids = rows_of(trainer.current_epoch, batch_idx) if rows_of else None
             self._recorder.arm(inputs, labels, ids)
 
     def on_before_backward(

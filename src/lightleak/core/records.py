@@ -232,7 +232,10 @@ def _scalar(kind: Any, raw: Any, where: str) -> Any:
         return None
     if kind is int and raw % 1:
         raise _wrong(kind, raw, where)
-    return None if raw == "" else kind(raw)
+    try:
+        return None if raw == "" else kind(raw)
+    except OverflowError as error:  # a whole number of hundreds of digits
+        raise _wrong(kind, raw, where) from error
 
 
 _NAMES = {float: "a number", int: "a whole number", str: "text", bool: "true or false"}

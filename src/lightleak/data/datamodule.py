@@ -166,7 +166,7 @@ class TableDataModule(lightning.LightningDataModule):
         if not 1 <= batch_size <= len(stay):
             bound = "at least 1" if batch_size < 1 else f"at most {len(stay)} (rows of {table.card.name!r})"
             raise DataError(f"batch_size must be {bound}, got {batch_size}")
-        self._parts: dict[str, TensorDataset] = {}
+        self._parts: dict[str, TensorDataset] = {}  # one mapping for all copies that `drawn_by` makes
         self._drawn_by: EpochSampler | None = None
         self._sampler: EpochSampler | None = None
         self._epoch, self._batches = -1, list[Tensor]()
@@ -180,16 +180,15 @@ class TableDataModule(lightning.LightningDataModule):
             "validation": self.table.train.iloc[self.validation_indices],
             "test": self.table.test,
         }
-        self._parts = {
+        self._parts |= {
             name: TensorDataset(self.encoder.encode(frame), self.encoder.encode_labels(frame))
             for name, frame in frames.items()
         }
 
     def drawn_by(self, sampler: EpochSampler) -> "TableDataModule":
         """The same rows, encoded once for both, in the training batches of another sampler on a single process."""
-        self.setup()
         other = copy.copy(self)
-        other._drawn_by = sampler
+        other._drawn_by, other._sampler = sampler, None
         return other
 
     def check_ranks(self, world: int) -> None:

@@ -56,10 +56,16 @@ def test_an_epoch_has_as_many_batches_as_without_sampling(n_rows: int, batch_siz
 def test_the_data_module_serves_the_rows_of_the_other(make_data: Callable[..., TableDataModule]) -> None:
     data = make_data(validation_fraction=0.25)
     poisson = data.drawn_by(PoissonSampler(len(data.train_indices), 32, seed=0))
+    assert not data._parts  # nothing is encoded before it is asked for
     inputs, labels = data.part("train").tensors
+    assert poisson.part("train") is data.part("train")
     sampler = PoissonSampler(len(inputs), 32, seed=0)
-    for (x, y), indices in zip(poisson.train_dataloader(), sampler, strict=True):
+    data.train_dataloader()
+    assert poisson.rows_of(0, 0) is None and data.rows_of(0, 0) is not None
+    for i, ((x, y), indices) in enumerate(zip(poisson.train_dataloader(), sampler, strict=True)):
         assert torch.equal(x, inputs[indices]) and torch.equal(y, labels[indices])
+        rows = poisson.rows_of(0, i)
+        assert rows is not None and torch.equal(rows, torch.as_tensor(data.train_indices)[indices])
     for mine, other in (
         (poisson.val_dataloader(), data.val_dataloader()),
         (poisson.test_dataloader(), data.test_dataloader()),

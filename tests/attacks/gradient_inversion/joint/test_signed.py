@@ -98,11 +98,14 @@ def test_nothing_is_searched_where_noise_leaves_too_little_to_tell(
     make_batch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(of_signed, "solve_within", lambda *_: pytest.fail("searched"))
+    # The last bias, which shows labels elsewhere, was cut off and noised, too.
+    monkeypatch.setattr(of_signed, "labels_within", lambda *_: torch.tensor([1, 1]))
     batch, done = make_batch(n=2), []
     [found] = SignInversion(SignsConfig(cut=1e-5, noise=0.1)).run_many(
         [noised(batch.update, 1e-5, 0.1)], [0], progress=done.append
     )
     assert found.certificate.status == ("missing", "missing") and sum(done) == pytest.approx(1)
+    assert found.labels.tolist() == [1, 1]
 
 
 def test_an_element_tells_less_the_more_noise_there_is() -> None:

@@ -80,7 +80,7 @@ _SIGNS = Facts(
     ),
     deviates=(
         "It follows no paper. Nothing is certified: signs leave numbers open. Where independent starts disagree, the "
-        "best guess is returned.",
+        "best guess is returned, and without a search where noised elements tell too little.",
     ),
 )
 _FEDAVG = Facts(

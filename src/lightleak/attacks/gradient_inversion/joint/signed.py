@@ -101,10 +101,10 @@ class SignInversion(OneGradientInversion[SignsConfig]):
         report = reporting(progress)
         if cut:
             signs = NoisedSigns.of_signs(signs, sent, cut, self.config.noise)
+            labels = labels_within(problem, signs, draws)  # the last bias was cut off, too
             if gain_at_most(signs.nats, guess.cells.count) < LEAST_GAIN:
                 report(1.0)
                 return guess.reconstruction(problem, labels, feasibility)
-            labels = labels_within(problem, signs, draws)  # the last bias was cut off, too
         else:
             problem = with_present(problem, sent[0].sign())
         found = solve_within(
