@@ -30,7 +30,7 @@ of the cells in place of 93 and 64 (noise_var 10 and 1, 3 and 4 batches), which 
 
 LEAST_GAIN = 0.06
 """Share of the cells that `NoisedSigns.nats` must allow in addition to a guess for a search to be worth its work. The
-bound is one for cells that are fair coins, each told an equal share: what can be gained of others is a part of it. 32
+bound is one for cells that are fair coins and share what is sent equally; of other cells less can be gained. 32
 rows behind the defaults of SVTPrivacy have a bound of 0.04 (German Credit) to 0.054 (Adult); one row has 0.3."""
 
 
