@@ -11,7 +11,8 @@ import torch
 from lightleak.core.summary import summarize
 from lightleak.metrics.inversion.attack_accuracy import wilson_interval
 from lightleak.report.plot.axis import Axis, axis
-from lightleak.report.plot.chart import Line, Mark, Plot, Points, Style, draw, element
+from lightleak.report.plot.chart import Line, Mark, Plot, Points, Style
+from lightleak.report.plot.svg import draw, element
 
 Row = dict[str, Any]
 Goals = Callable[[Row], Mapping[str, float]]

@@ -18,7 +18,7 @@ from lightleak.report.charts import (
 )
 from lightleak.report.intervals import Estimate
 from lightleak.report.plot.axis import Axis
-from lightleak.report.plot.chart import MARKS, legend_key
+from lightleak.report.plot.svg import MARKS, legend_key
 
 PRINTABLE = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FFF, exclude_categories=["Cs", "Cc"]), max_size=40)
 ESTIMATES = st.builds(

@@ -18,7 +18,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Legend:
-    """What marks mean: the look of a series or the class of a line or ring (`plot.chart.legend_key`), and words.
+    """What marks mean: the look of a series or the class of a line or ring (`plot.svg.legend_key`), and words.
 
     An empty class has no mark.
     """

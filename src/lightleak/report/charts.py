@@ -10,8 +10,9 @@ from lightleak.report.blocks import Block, Figure, Legend
 from lightleak.report.format import in_brackets, percent, points
 from lightleak.report.intervals import Estimate
 from lightleak.report.plot.axis import Axis, axis
-from lightleak.report.plot.chart import Line, Mark, Plot, Points, Row, Rule, draw
+from lightleak.report.plot.chart import Line, Mark, Plot, Points, Row, Rule
 from lightleak.report.plot.chart import Style as Style
+from lightleak.report.plot.svg import draw
 
 SHARES = axis([0, 1], ends="round", percent=True)
 """From 0% to 100%."""

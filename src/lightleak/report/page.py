@@ -24,7 +24,7 @@ from lightleak.core.shell import shell_word
 from lightleak.report import format as formats
 from lightleak.report.blocks import Block, Cell, Column, Details, Figure, Line, Lines, Page, Panels, Table
 from lightleak.report.format import DASH
-from lightleak.report.plot.chart import legend_key
+from lightleak.report.plot.svg import legend_key
 
 T = TypeVar("T")
 

@@ -9,19 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightleak.report.plot.axis import axis, categories
-from lightleak.report.plot.chart import (
-    MARKS,
-    Line,
-    Mark,
-    Plot,
-    Points,
-    Row,
-    Rule,
-    Style,
-    draw,
-    legend_key,
-    stairs,
-)
+from lightleak.report.plot.chart import Line, Mark, Plot, Points, Row, Rule, Style, stairs
+from lightleak.report.plot.svg import MARKS, draw, legend_key
 
 HOSTILE = '<script>alert("&")</script>'
 STYLE = Style("s0", "circle")

@@ -17,7 +17,8 @@ from lightleak.report.kinds.frontier_points import Point, curve_title, guarantee
 from lightleak.report.kinds.updates_words import source_phrase, what_travels
 from lightleak.report.page import fill, table_of, text
 from lightleak.report.plot.axis import Axis, axis
-from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, Style, draw, stairs
+from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, Style, stairs
+from lightleak.report.plot.svg import draw
 from lightleak.report.read import Run
 from lightleak.report.sections.bound_gap import FILE_NAME, SCHEMA_VERSION, Game, gap_section
 from lightleak.report.sections.subject_and_run import audit_page, run_section, subject_section

@@ -10,7 +10,7 @@ from lightleak.report.kinds.study_charts import COMPLETE, fronts, history, legen
 from lightleak.report.kinds.study_tables import accounting_blocks, best_blocks, space_blocks
 from lightleak.report.kinds.study_trials import Search, check_comparable, read_search
 from lightleak.report.page import cells_table, figures, fill, line_of
-from lightleak.report.plot.chart import shorten
+from lightleak.report.plot.svg import shorten
 from lightleak.report.read import Run
 from lightleak.report.sections.subject_and_run import run_section, title_of
 

@@ -11,7 +11,8 @@ from lightleak.report.format import duration, joined
 from lightleak.report.kinds.study_trials import Objective, Parameter, Search, last_value, reported, running_best
 from lightleak.report.kinds.study_words import parameter_value
 from lightleak.report.plot.axis import Axis, axis, categories
-from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, Style, draw, shorten, stairs
+from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, Style, stairs
+from lightleak.report.plot.svg import draw, shorten
 
 MOST_PLOTS = 3
 MOST_SLICES = 8

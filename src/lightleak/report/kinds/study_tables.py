@@ -10,7 +10,7 @@ from lightleak.report.format import DASH, counted, duration, joined
 from lightleak.report.kinds.study_trials import Parameter, Search, reported
 from lightleak.report.kinds.study_words import number_words, parameter_value
 from lightleak.report.page import cells_table, fill, folded, line_of, table_of
-from lightleak.report.plot.chart import shorten
+from lightleak.report.plot.svg import shorten
 
 MOST_BEST = 15
 

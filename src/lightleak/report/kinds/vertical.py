@@ -18,7 +18,8 @@ from lightleak.report.kinds.vertical_groups import FIXED, VerticalGroup, attack_
 from lightleak.report.kinds.vertical_worth import worth_words
 from lightleak.report.page import figures, fill, folded, table_of
 from lightleak.report.plot.axis import axis
-from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, draw
+from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule
+from lightleak.report.plot.svg import draw
 from lightleak.report.read import Run
 from lightleak.report.sections.norms import KIND_TITLES, norm_entries, norms_section
 from lightleak.report.sections.subject_and_run import audit_page, run_section, subject_section, warnings_section

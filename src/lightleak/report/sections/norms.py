@@ -15,7 +15,8 @@ from lightleak.report.format import DASH, joined
 from lightleak.report.intervals import estimate
 from lightleak.report.page import cells_table, fill, text
 from lightleak.report.plot.axis import axis
-from lightleak.report.plot.chart import Line, Plot, draw, stairs
+from lightleak.report.plot.chart import Line, Plot, stairs
+from lightleak.report.plot.svg import draw
 from lightleak.report.read import Run
 
 FILE_NAME = "norms.json"

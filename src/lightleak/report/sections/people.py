@@ -11,7 +11,8 @@ from lightleak.report.format import DASH, attack_title, count, counted, duration
 from lightleak.report.intervals import Estimate, difference, of_rate, proportion
 from lightleak.report.page import figures, fill, folded, table_of
 from lightleak.report.plot.axis import axis
-from lightleak.report.plot.chart import Line, Plot, Rule, draw
+from lightleak.report.plot.chart import Line, Plot, Rule
+from lightleak.report.plot.svg import draw
 from lightleak.report.read import Run
 from lightleak.report.sections.exposed import exposed_blocks
 from lightleak.report.sections.means import memory_words

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from lightleak.core.results import FrontierRow
 from lightleak.report.kinds.frontier import UNDEFENDED, curve_styles, frontier_plot
 from lightleak.report.kinds.frontier_groups import compare
-from lightleak.report.plot.chart import draw
+from lightleak.report.plot.svg import draw
 from lightleak.report.read import load_run
 
 HOSTILE = '<script>alert("&")</script>'
