@@ -28,7 +28,15 @@ TARGET_WITHIN = 0.02
 SMALLEST_LOSS = 0.005
 """Two decimals would show a loss below it as 0.00."""
 
-_DEFENSES = {"dp_sgd": "DP-SGD", "clipped": "clipping by the trainer"}
+_DEFENSES = {
+    "dp_sgd": "DP-SGD",
+    "clipped": "clipping by the trainer",
+    "nvflare_percentile": "NVFlare PercentilePrivacy",
+    "nvflare_svt": "NVFlare SVTPrivacy",
+    "nvflare_exclude": "NVFlare ExcludeVars",
+    "flower_clipping": "Flower clipping",
+    "flower_local_dp": "Flower local DP",
+}
 _STRENGTHS = {
     "gaussian_noise": "noise of standard deviation {:g}",
     "laplacian_noise": "Laplacian noise of scale {:g}",

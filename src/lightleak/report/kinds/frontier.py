@@ -1,6 +1,7 @@
 """A defense frontier: what each defense keeps from being read, against what it costs in accuracy."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from lightleak.core.grouping import by_key
@@ -122,9 +123,12 @@ def full_name(row: FrontierRow) -> str:
     'Clipping to norm 0.1'
     >>> full_name(FrontierRow(attack="", defense="sign", defense_words="signs, scaled per tensor"))
     'Sign (signs, scaled per tensor)'
+    >>> svt = "NVFlare SVTPrivacy(fraction 0.1)"
+    >>> full_name(FrontierRow(attack="", defense="nvflare_svt", defense_words=svt)) == svt
+    True
     """
     title, said = curve_title(row.curve), row.defense_words or Point((row,)).name
-    if said.lower() == title.lower() or said.lower().startswith((f"{title.lower()} ", f"{title.lower()},")):
+    if said.lower() == title.lower() or said.lower().startswith(tuple(f"{title.lower()}{end}" for end in " ,(")):
         return fmt.capital(said)
     return f"{title} ({said})"
 
@@ -154,18 +158,16 @@ def _table(frontier: Frontier) -> Table:
     """A line for each point, those that are not measured yet too."""
     several = len({point.strongest.attack for point in frontier.points if point.strongest}) > 1
     columns: list[Column[Point]] = [
-        Column("Defense", _name),
+        Column("Defense", partial(_name, frontier, recommend(frontier))),
         Column("Epsilon, training", _epsilon, optional=True),
         Column("Epsilon, one update", lambda point: guarantee(point.granted("release_epsilon")), optional=True),
         Column("Accuracy", lambda point: interval_cell(point.accuracy, change=point.change("accuracies"))),
         Column(
             "AUROC", lambda point: Cell(fmt.area(point.auroc), interval_cell(None, change=point.change("aurocs")).small)
         ),
-        Column("Cells recovered", lambda point: interval_cell(point.cells, change=point.read_change())),
+        Column("Cells recovered", partial(_recovered, several)),
         Column("Over guessing, points", lambda point: interval_cell(point.leakage, fmt.points)),
         Column("Rows recovered, proven", _rows, optional=True),
-        *([Column("Attack", _strongest, css="words")] if several else []),
-        Column("Pareto", partial(_verdict, frontier, recommend(frontier)), css="words"),
     ]
     marked = partial(_line_css, frontier)
     return table_of("Defenses compared", columns, [("", frontier.points)], css="stack frontier", line_css=marked)
@@ -176,10 +178,20 @@ def _line_css(frontier: Frontier, point: Point) -> str:
     return "best" if standing and standing.is_best else ""
 
 
-def _name(point: Point) -> Cell:
-    row = point.first
+def _name(frontier: Frontier, advice: Recommendation, point: Point) -> Cell:
+    """The defense, its strength, and what the means, the intervals and the recommendation say of it."""
+    row, standing = point.first, frontier.standing(point)
     option = (row.defense_option or "strength").replace("_", " ")
-    return Cell(curve_title(row.curve), () if row.defense_strength is None else (f"{option} {row.defense_strength:g}",))
+    small = [] if row.defense_strength is None else [f"{option} {row.defense_strength:g}"]
+    if standing is None:
+        return Cell(curve_title(row.curve), (*small, "not measured yet"))
+    if standing.is_best:
+        small.append(text('<span class="star">★</span> Pareto-best'))
+    small += [mark for one, mark in advice.marks if one is point]
+    if standing.rivals:
+        how = "beaten by" if standing.verdict == "beaten" else "not distinguishable from"
+        small.append(f"{how} {frontier.named(standing.rivals)}")
+    return Cell(curve_title(row.curve), tuple(small))
 
 
 def _epsilon(point: Point) -> Cell:
@@ -197,19 +209,14 @@ def _rows(point: Point) -> Cell:
     return Cell(fmt.percent(point.whole.share), (f"{fmt.percent(point.proven.share)} proven",) if point.proven else ())
 
 
-def _strongest(point: Point) -> str:
-    return fmt.DASH if point.strongest is None else fmt.attack_title(point.strongest.attack)
-
-
-def _verdict(frontier: Frontier, advice: Recommendation, point: Point) -> Cell:
-    """What the means and the intervals say of a point, and the recommendation."""
-    standing = frontier.standing(point)
-    if standing is None:
-        return Cell("", ("not measured yet",))
-    how = "beaten by" if standing.verdict == "beaten" else "not distinguishable from"
-    rivals = (f"{how} {frontier.named(standing.rivals)}",) if standing.rivals else ()
-    marks = (mark for one, mark in advice.marks if one is point)
-    return Cell(text('<span class="star">★</span> best') if standing.is_best else "", (*marks, *rivals))
+def _recovered(several: bool, point: Point) -> Cell:
+    """The cells that the strongest attack recovers; where it is not the same at every point, by which."""
+    cell = interval_cell(point.cells, change=point.read_change())
+    if not several or point.strongest is None:
+        return cell
+    return replace(
+        cell, small=(*cell.small, text('<span class="by">by {}</span>', fmt.attack_title(point.strongest.attack)))
+    )
 
 
 def curve_styles(frontiers: Sequence[Frontier]) -> dict[str, Style]:

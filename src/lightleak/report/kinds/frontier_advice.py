@@ -124,8 +124,13 @@ class Recommendation:
             ).strip()
         return (
             f"{said} Every attack read one message; over a training, noise averages out. To see whom that gives away, "
-            f"run (with this data, network and training): {command(self.cheapest)}"
+            f"run (with this data, network and training): {self.follow_up}"
         ).strip()
+
+    @property
+    def follow_up(self) -> str:
+        """The command that measures people under the recommended setting, where that was not done."""
+        return command(self.cheapest) if self.cheapest and not self.cheapest.searched else ""
 
     @property
     def guarantee(self) -> str:

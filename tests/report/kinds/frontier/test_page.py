@@ -3,6 +3,7 @@
 import json
 import re
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +79,15 @@ def test_few_measurements_and_weak_attacks_are_named(page_of, make_named_frontie
     assert "TabLeak, 100 steps in place of 1500" in weak and "first to" not in weak
 
 
+def defense(row: Sequence[str]) -> str:
+    """Name and strength at the head of a line, without what is said of the point."""
+    return re.split(" (?:★|recommended|the cheapest|not |beaten)", row[0])[0]
+
+
 def test_the_table_has_a_line_for_every_point_in_order(page_of, make_frontier) -> None:
     page = page_of(make_frontier(curves=("none", "gaussian_noise", "dp_sgd", "sign")))
     start = next(i for i, row in enumerate(page.rows) if "Epsilon, training" in row)
-    found = [(row[0], row[1].split()[0]) for row in page.rows[start + 1 : start + 9]]
+    found = [(defense(row), row[1].split()[0]) for row in page.rows[start + 1 : start + 9]]
     assert found == [
         ("no defense", "–"),
         ("Gaussian noise scale 0.001", "–"),
@@ -96,9 +102,9 @@ def test_the_table_has_a_line_for_every_point_in_order(page_of, make_frontier) -
 
 def test_verdicts_name_their_rivals(page_of, make_frontier) -> None:
     changed = {"none": (0.79, 0.84), "sign": (0.6, 0.84), "dp_sgd": (0.7, 0.8)}
-    rows = {row[0]: row for row in page_of(make_frontier(curves=tuple(changed), changed=changed)).rows if row}
-    assert rows["DP-SGD noise multiplier 1"][-1] == "beaten by Sign"
-    assert rows["Sign"][-1].startswith("★ best")
+    heads = [row[0] for row in page_of(make_frontier(curves=tuple(changed), changed=changed)).rows if row]
+    assert "DP-SGD noise multiplier 1 beaten by Sign" in heads
+    assert any(head.startswith("Sign ★ Pareto-best") for head in heads)
 
 
 def interval_of(values: list[float], lowest: float = 0.0) -> str:
@@ -140,7 +146,7 @@ def test_numbers_in_the_table_are_those_of_the_rows(page_of, make_frontier) -> N
     )
     read = [b - a for a, b in zip(values("none", None, "tableak", "cell_accuracy"), cells, strict=True)]
     over = [a - b for a, b in zip(cells, values("none", None, "random", "cell_accuracy"), strict=True)]
-    (row,) = [row for row in page_of(folder).rows if row and row[0] == "Random pruning probability 0.9"]
+    (row,) = [row for row in page_of(folder).rows if row and defense(row) == "Random pruning probability 0.9"]
     assert row[1:5] == [
         f"{100 * statistics.fmean(trained):.1f}% {interval_of(trained)} {changed(changes)}",
         f"{statistics.fmean(values('random_pruning', 0.9, 'none', 'auroc')):.3f} {changed(ranks)}",
@@ -166,8 +172,8 @@ def test_several_attacks_are_named_by_point(page_of, make_frontier) -> None:
         if row["attack"] == "inverting_gradients" and row["defense"] == "sign":
             row["cell_accuracy"] += 0.2
     (folder / "results.json").write_text(json.dumps(raw))
-    rows = {row[0]: row for row in page_of(folder).rows if row}
-    assert "TabLeak" in rows["no defense"] and "Inverting Gradients" in rows["Sign"]
+    cells = {defense(row): row[3] for row in page_of(folder).rows if len(row) > 3}
+    assert cells["no defense"].endswith("by TabLeak") and cells["Sign"].endswith("by Inverting Gradients")
 
 
 @pytest.mark.parametrize(
