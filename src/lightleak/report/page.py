@@ -83,7 +83,7 @@ def line_of(*cells: str | Cell, css: str = "") -> Line:
 
 def names_table(label: str, entries: Iterable[tuple[str, str]], box: str = "") -> Table:
     """Make a table of names and values without headings."""
-    return cells_table(label, (), [("", entries)], css="plain", box=box)
+    return cells_table(label, (), [("", entries)], css="plain words-table", box=box)
 
 
 def figures(panels: Sequence[Figure]) -> tuple[Block, ...]:

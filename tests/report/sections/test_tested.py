@@ -133,10 +133,10 @@ def test_the_checklist_answers_what_a_run_can_and_leaves_the_rest_to_the_control
         ),
         (
             UpdateRow(attack="exact", defense="nvflare_svt", release_epsilon=0.5, delta=0.0, privacy_unit="client"),
-            "nvflare svt: epsilon 0.5, delta 0 of one update, as NVFlare claims",
+            "NVFlare SVTPrivacy: epsilon 0.5, delta 0 of one update, as NVFlare claims",
             "alone: over several it adds up, which is not counted",
             "One client's whole update",
-            "Attacked under nvflare svt",
+            "Attacked under NVFlare SVTPrivacy",
         ),
     ],
 )

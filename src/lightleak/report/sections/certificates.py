@@ -45,16 +45,17 @@ def certificates_section(groups: Sequence[UpdateGroup], unit: tuple[str, str]) -
     ]
     by_row = ((row.feasibility.reason or "").split("; ") for group in proven for row in _certified(group))
     reasons = dict.fromkeys(reason for each in by_row for reason in each)
-    why: list[Block] = [f"{capital(reason)}." for reason in reasons if reason]
+    said = " ".join(f"{capital(reason)}." for reason in reasons if reason)
+    why: list[Block] = [said] if said else []
     layers = [
         (place, lines) for place, same in in_place.items() if (lines := [one for g in same for one in _layers(g)])
     ]
     if layers:
         title = f"Ranks and equations behind the expectation, of the first {unit[0]} of each kind"
-        why = list(folded(title, *why, cells_table("Ranks and equations", LAYER_HEADINGS, layers)))
+        why = list(folded(title, *why, cells_table("Ranks and equations", LAYER_HEADINGS, layers, css="stack")))
     composed = attack_title(COMPOSED) if any(group.attack == COMPOSED for group in proven) else ""
     is_judged = any(group.values("certified_exact") for group in proven)
-    first = fill("updates", "proven", unit, composed), table_of("Rows proven", columns, in_place.items())
+    first = fill("updates", "proven", unit, composed), table_of("Rows proven", columns, in_place.items(), css="stack")
     return Section("proven", "Rows proven", (*first, fill("updates", "unexplained", is_judged), *why))
 
 

@@ -140,7 +140,7 @@ def _checklist(answers: Mapping[str, str]) -> Details:
         (source, [(Cell(item.asks, (item.section,)), Cell(answer, css="words")) for item, answer in same])
         for source, same in by_key(lines, lambda line: line[0].source).items()
     ]
-    table = cells_table("Checklist", ("Question", "Answer of this report"), groups, css="stack risk")
+    table = cells_table("Checklist", ("Question", "Answer of this report"), groups, css="stack risk wrap")
     n_open = sum(answer in (CONTROLLER, UNKNOWN) for _, answer in lines)
     words = fill("sections", "checklist", len(lines), n_open, _link(lines))
     return Details(f"Checklist: {len(lines)} questions, {n_open} of them for the controller", (words, table))

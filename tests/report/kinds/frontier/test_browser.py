@@ -41,7 +41,7 @@ def test_a_report_fits_a_desk_and_a_phone(make_frontier, browser) -> None:
         assert found["client"] == int(width)
         assert found["scroll"] <= found["client"], width
         assert found["outside"] == [], width
-        assert found["clipped"] == [], width
+        assert found["clipped"] == [] and found["wide"] == [], width
         assert found["scripts"] == 0
         assert found["sections"] == 5
         assert len(found["drawn"]) == 1
