@@ -81,7 +81,7 @@ def _findings(main: Frontier | None) -> tuple[Findings, dict[str, str]]:
         return {}, {}
     values = words("found", plain, main.guess)
     whole = f"; {fmt.of_hundred(plain.whole.share)} of 100 records whole" if plain.whole else ""
-    found: Findings = {"reconstruction": f"in part: {values}{whole}", "attribute_inference": values}
+    found: Findings = {"reconstruction": text("in part: {}{}", values, whole), "attribute_inference": values}
     costs = [(one, change) for one in main.tried if (change := one.change("accuracies")) is not None]
     return found, {
         "direct": found["reconstruction"],

@@ -15,6 +15,7 @@ from lightleak.report.kinds.released_scores import ACCURACY, Attack
 from lightleak.report.page import figures, fill, table_of
 from lightleak.report.plot.chart import Rule
 from lightleak.report.sections.inversion import share_row
+from lightleak.report.sections.summary import below, interval_cell
 
 words = partial(fill, "released")
 SORTED_ROWS = "public_pseudo_labeled"
@@ -56,7 +57,7 @@ def attacks_section(scenarios: Sequence[Scenario], main: Attack | None) -> Secti
     if any(value.has_interval for group in groups if (value := group.value())):
         marks.append(("", "bars: 95% intervals over trainings, each with its own models and generator"))
     title, lines = "Attacks and their baselines", [(one.title, _lines(one)) for one in scenarios]
-    table = table_of(title, _COLUMNS, lines, css="wrap tight", line_css=lambda one: _line_css(main, one.group))
+    table = table_of(title, _COLUMNS, lines, css="wrap tight risk", line_css=lambda one: _line_css(main, one.group))
     named = [same[0] for same in by_key(groups, lambda one: one.attack).values()]
     further = (words("attacks_note"), *_measures(scenarios, main), words("compared", named))
     blocks = (words("attacks"), Legend(marks), *figures(drawn), table, *further)
@@ -78,13 +79,13 @@ def _lines(scenario: Scenario) -> Iterator[Judged]:
 
 _COLUMNS: tuple[Column[Judged], ...] = (
     Column("Attack", lambda one: one.title),
-    Column("Taken for its class (95% interval)", lambda one: fmt.with_interval(one.value)),
-    Column("Over the best baseline, points (95% interval)", lambda one: fmt.with_interval(one.gain, fmt.points)),
+    Column("Taken for its class", lambda one: interval_cell(one.value)),
+    Column("Over the best baseline, points", lambda one: interval_cell(one.gain, fmt.points)),
     Column("Column shapes", lambda one: fmt.percent(one.mean("shapes_score"))),
     Column("Pair trends", lambda one: fmt.percent(one.mean("pair_trends_score"))),
     Column("Inversion loss, nats", lambda one: fmt.nats(one.mean("inversion_loss"))),
     Column("Distance to nearest", lambda one: fmt.distance(one.mean("gower_distance"))),
-    Column("Equal rows (95% interval)", lambda one: fmt.with_interval(one.group.equal_rows if one.group else None)),
+    Column("Equal rows", lambda one: interval_cell(one.group.equal_rows if one.group else None)),
     Column("Generator trained in", lambda one: fmt.duration(one.mean("fit_seconds")), optional=True),
     Column("Trainings", lambda one: _trainings(one.group) if one.group else fmt.DASH),
 )
@@ -118,7 +119,7 @@ def _measures(scenarios: Sequence[Scenario], main: Attack | None) -> tuple[Block
     measures = (Column(title, partial(_measure, index)) for index, title in enumerate(MEASURE_TITLES.values()))
     columns = [Column[Attack]("Attack", lambda group: group.name), *measures, Column("Condition learned", _condition)]
     title, marked = "Attacks compared with public rows, measure by measure", partial(_line_css, main)
-    table = table_of(title, columns, groups, css="wrap snug", line_css=marked)
+    table = table_of(title, columns, groups, css="wrap snug dense", line_css=marked)
     return words("measures_words"), table, words("measures_note")
 
 
@@ -151,7 +152,7 @@ def searches_section(scenarios: Sequence[Scenario]) -> Section | None:
     columns: list[Column[Attack]] = [
         Column("Search", lambda group: search_name(group.search)),
         Column("Attack accuracy, %", partial(_deviating, ACCURACY)),
-        Column("Change, points (95% interval)", lambda group: _changed(group, start[id(group)]), optional=True),
+        Column("Change, points", lambda group: below(_changed(group, start[id(group)])), optional=True),
         Column("Inversion loss at z*, nats", partial(_loss, "inversion_loss_searched"), optional=True),
         Column("Inversion loss of the rows, nats", partial(_loss, "inversion_loss"), optional=True),
         Column("Column shapes, %", partial(_deviating, "shapes_score"), optional=True),
@@ -159,7 +160,7 @@ def searches_section(scenarios: Sequence[Scenario]) -> Section | None:
         Column("Seconds to make the rows", lambda group: fmt.duration(group.value("seconds")), optional=True),
         Column("Trainings", _trainings),
     ]
-    table = table_of("Latent searches", columns, found, css="wrap tight")
+    table = table_of("Latent searches", columns, found, css="wrap tight risk")
     return Section("searches", "Latent searches compared", (words("searches"), table, words("searches_note")))
 
 

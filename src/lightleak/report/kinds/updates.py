@@ -129,7 +129,7 @@ def attacks_section(
         "Attacks compared",
         [column for column in _COLUMNS if restored or column.title != "Wrong labels"],
         [(parts_title(same[0].first, apart), same) for same in scenarios],
-        css="stack dense" if any(group.values("certified_share") for same in scenarios for group in same) else "stack",
+        css="stack dense",
         line_css=lambda group: "best" if group is best else group.css,
     )
     pictures = (words("charted", unit), *figures(drawn)) if drawn else ()

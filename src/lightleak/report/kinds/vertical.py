@@ -23,7 +23,7 @@ from lightleak.report.plot.svg import draw
 from lightleak.report.read import Run
 from lightleak.report.sections.norms import KIND_TITLES, norm_entries, norms_section
 from lightleak.report.sections.subject_and_run import audit_page, run_section, subject_section, warnings_section
-from lightleak.report.sections.summary import first_page, interval_cell, of_hundred_cell
+from lightleak.report.sections.summary import below, first_page, interval_cell, of_hundred_cell
 from lightleak.report.sections.tested import CONTROLLER, NOT_TESTED, evidence_section
 from lightleak.report.sections.tested import Findings as Results
 
@@ -300,7 +300,7 @@ def _outcomes(found: Findings) -> Section | None:
     drawn = [figure for title, same in panels if (figure := _error_chart(title, same, styles, found.redact))]
     is_unaware = not found.redact and any(row.unaware_error != row.error for one in every for row in one.group.rows)
     columns = _outcome_columns(found.redact, is_unaware)
-    table = table_of("What each company got", columns, panels, css="wrap", line_css=_outcome_css)
+    table = table_of("What each company got", columns, panels, css="wrap risk dense", line_css=_outcome_css)
     setting = joined(*found.main.setting_words(["defense", *_varying(found.best)])) if found.main else ""
     pictures = (Legend([(look, name) for name, look in styles.items()]), *figures(drawn)) if names and drawn else ()
     numbers = folded("The numbers", table, when=len(panels) > MOST_PANELS)
@@ -311,24 +311,30 @@ def _outcomes(found: Findings) -> Section | None:
 
 def _outcome_columns(redact: bool, is_unaware: bool) -> list[Column[Outcome]]:
     unaware: list[Column[Outcome]] = [
-        Column("Off by, not knowing the defense", lambda one: _off(one.group.mean("unaware_error"))),
-        Column("That one off the trained share", lambda one: _off(one.group.mean("trained_error"))),
+        Column("Off by, not knowing the defense", lambda one: below(_off(one.group.mean("unaware_error")))),
+        Column("That one off the trained share", lambda one: below(_off(one.group.mean("trained_error")))),
     ]
     return [
         Column("Defense", lambda one: one.group.defense_label),
-        Column("Attack", lambda one: one.group.title),
-        Column("Off by, points (95% interval)", lambda one: _off(one.error)),
-        Column("More than without", lambda one: _rise(one, redact), optional=True),
-        Column("Own columns off by", lambda one: DASH if redact else _off(one.group.own_error), optional=True),
-        Column("Worth a random sample of", lambda one: DASH if redact else worth_words(one.group.worth), optional=True),
-        Column("Closer than own columns", lambda one: _learned(one.group, redact), optional=True),
-        *(unaware if is_unaware else []),
+        Column("Attack", lambda one: one.group.title, css="words"),
+        Column("Off by, points", lambda one: below(_off(one.error))),
+        Column("More than without", lambda one: below(_rise(one, redact)), optional=True),
+        Column("Own columns off by", lambda one: below(DASH if redact else _off(one.group.own_error)), optional=True),
         Column(
-            "AUC, of 100 (95% interval)", lambda one: with_interval(one.group.mean("auc"), of_hundred), optional=True
+            "Worth a random sample of",
+            lambda one: below(DASH if redact else worth_words(one.group.worth)),
+            optional=True,
         ),
-        Column("Change of AUC, points", lambda one: _change(one.change.cost), optional=True),
+        Column("Closer than own columns", lambda one: below(_learned(one.group, redact)), optional=True),
+        *(unaware if is_unaware else []),
+        Column("AUC, of 100", lambda one: below(with_interval(one.group.mean("auc"), of_hundred)), optional=True),
+        Column("Change of AUC, points", lambda one: below(_change(one.change.cost)), optional=True),
         Column("Seeds", lambda one: str(len(one.group.rows))),
     ]
+
+
+def _worth(one: Outcome, redact: bool) -> str:
+    return DASH if redact else worth_words(one.group.worth)
 
 
 def _rise(one: Outcome, redact: bool) -> str:

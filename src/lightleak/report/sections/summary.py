@@ -75,6 +75,16 @@ def interval_cell(
     return Cell(said(value), tuple(filter(None, (ends, changed))))
 
 
+def below(said: str) -> Cell:
+    """A figure with what is said of it in brackets below it.
+
+    >>> below("50.0 (40.0 to 60.0)").small, below("–").small
+    (('40.0 to 60.0',), ())
+    """
+    figure, _, rest = said.partition(" (")
+    return Cell(figure, (rest.removesuffix(")"),) if rest else ())
+
+
 def of_hundred_cell(value: Estimate | None, change: Estimate | None = None, otherwise: str = DASH) -> Cell:
     """A share as a count of a hundred with its interval, and what a defense changes in it."""
     return interval_cell(value, of_hundred, change) if value else Cell(otherwise)

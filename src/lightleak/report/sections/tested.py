@@ -18,7 +18,7 @@ from lightleak.report.attacks import aims_of
 from lightleak.report.blocks import Block, Cell, Details, Section, Table
 from lightleak.report.budget import budget
 from lightleak.report.format import attack_title, capital, defense_title, duration, joined, listed
-from lightleak.report.page import cells_table, fill
+from lightleak.report.page import cells_table, fill, text
 from lightleak.report.read import Run
 from lightleak.report.sections.means import KNOWS, facts_of, means_table, memory_words, most_memory, roles, seen
 
@@ -115,7 +115,8 @@ def evidence_section(
         reading: how to read the figures, as HTML.
     """
     tested = aims_in(rows)
-    statuses = {aim: f"Tested: {found.get(aim) or 'no result yet'}" if aim in tested else NOT_TESTED for aim in AIMS}
+    results = {aim: text("Tested: {}", found.get(aim) or "no result yet") for aim in tested}
+    statuses = {aim: results.get(aim, NOT_TESTED) for aim in AIMS}
     means = means_table(rows, unit, title)
     blocks: list[Block] = [means, fill("sections", "means", budget(rows).sentence)] if means else []
     blocks.append(_tested_table(statuses))

@@ -15,7 +15,7 @@ def test_a_report_fits_a_desk_and_a_phone(make_released, browser) -> None:
     for width, found in browser.measure(report, unfold=True).items():
         assert found["client"] == int(width)
         assert found["scroll"] <= found["client"], width
-        assert found["outside"] == [], width
+        assert found["outside"] == [] and (width == "390" or not found["wide"]), width
         assert found["scripts"] == 0
         assert found["sections"] == 13
         # Accuracies, classes, memorisation; lowest columns of both searches; four losses of two generators.

@@ -10,7 +10,7 @@ import pytest
 
 from lightleak.core.results import VerticalRow
 from lightleak.core.threat_model import Threat
-from lightleak.report.blocks import Details, Figure, Page, Section, Table
+from lightleak.report.blocks import Cell, Details, Figure, Page, Section, Table
 from lightleak.report.kinds import vertical
 from lightleak.report.page import render
 from lightleak.report.read import Run
@@ -76,15 +76,18 @@ def compared(*found: list[VerticalRow], redact: bool = False) -> list[list[str]]
     return [[cell.text for cell in line.cells] for one in tables for group in one.groups for line in group.lines]
 
 
+def in_one_line(cell: Cell) -> str:
+    """A cell with its small figures in brackets."""
+    return " ".join((cell.text, *(f"({small})" for small in cell.small)))
+
+
 def table(*found: list[VerticalRow]) -> dict[str, list[dict[str, str]]]:
     """Lines of what each company got, by its title: cells by the heading of their column."""
     (section,) = (one for one in page_of_rows(*found).sections if one and one.id in ("learned", "defenses"))
     folded = [block for one in section.blocks if isinstance(one, Details) for block in one.blocks]
     (found_table,) = (one for one in (*section.blocks, *folded) if isinstance(one, Table))
     return {
-        group.title: [
-            dict(zip(found_table.head, (cell.text for cell in line.cells), strict=True)) for line in group.lines
-        ]
+        group.title: [dict(zip(found_table.head, map(in_one_line, line.cells), strict=True)) for line in group.lines]
         for group in found_table.groups
     }
 
@@ -122,9 +125,9 @@ def test_what_is_learned_is_compared_with_own_columns() -> None:
     assert table(rows(GOOD)) == {
         "sex=Male · C1": [
             {
-                "Defense": "no defense", "Attack": "ProVFL-B", "Off by, points (95% interval)": "2.0 (0.0 to 4.5)",
+                "Defense": "no defense", "Attack": "ProVFL-B", "Off by, points": "2.0 (0.0 to 4.5)",
                 "Own columns off by": "16.0 (5.9 to 69.1)", "Worth a random sample of": "481 (at least 153)",
-                "Closer than own columns": "+14.0 (11.5 to 16.5)", "AUC, of 100 (95% interval)": "90 (90.0 to 90.0)",
+                "Closer than own columns": "+14.0 (11.5 to 16.5)", "AUC, of 100": "90 (90.0 to 90.0)",
                 "Seeds": "3",
             }
         ]
