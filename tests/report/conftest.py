@@ -302,7 +302,7 @@ VOID = {"meta", "br", "link", "img", "input", "hr"}
 
 
 class Outline(HTMLParser):
-    """Tags, sections, visible text and table rows of a page; fails on tags that do not close in order."""
+    """Tags, sections, visible text and table rows of a page; fails on tags that do not close and text escaped twice."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -316,6 +316,7 @@ class Outline(HTMLParser):
         self.close()
         assert self.open == []
         self.text = " ".join(" ".join(self.words).split())
+        assert not re.search("&(#\\d+|amp|lt|gt|quot);", self.text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)

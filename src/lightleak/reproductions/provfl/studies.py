@@ -16,7 +16,7 @@ from lightleak.attacks.property_inference.two_worlds import nearest_world, two_w
 from lightleak.core.grouping import by_key
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.core.stored import write_json, write_whole
-from lightleak.core.summary import Summary, summarize
+from lightleak.core.summary import Summary, summarize, wilson
 from lightleak.experiments.kinds.vertical.config import AuxiliaryConfig, VerticalConfig
 from lightleak.experiments.kinds.vertical.job import Trained, attack_named, plan_jobs
 from lightleak.experiments.kinds.vertical.rows import norm_entries
@@ -206,9 +206,14 @@ def _task_knowledge(done: Trained) -> TaskKnowledge:
 
 
 def _score(games: Rows) -> Summary:
-    """Share of games in which the right world was named, with Wilson's interval."""
+    """Share of games in which the right world was named, with Wilson's interval over seeds.
+
+    The two games of a seed share their rows and random draws, so that a seed counts once.
+    """
     if not games:
         return summarize([])
     played = [[row for row in games if row["world"] == world] for world in (0, 1)]
-    score = two_world_accuracy(lambda row: int(row["answer"]), *played)
-    return Summary(score.accuracy, math.nan, score.n, score.low, score.high)
+    accuracy = two_world_accuracy(lambda row: int(row["answer"]), *played).accuracy
+    seeds = {row["seed"] for row in games}
+    low, high = wilson(accuracy, len(seeds))
+    return Summary(accuracy, math.nan, len(seeds), max(0.0, low), min(1.0, high))
