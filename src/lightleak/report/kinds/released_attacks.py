@@ -57,7 +57,7 @@ def attacks_section(scenarios: Sequence[Scenario], main: Attack | None) -> Secti
     if any(value.has_interval for group in groups if (value := group.value())):
         marks.append(("", "bars: 95% intervals over trainings, each with its own models and generator"))
     title, lines = "Attacks and their baselines", [(one.title, _lines(one)) for one in scenarios]
-    table = table_of(title, _COLUMNS, lines, css="wrap tight risk", line_css=lambda one: _line_css(main, one.group))
+    table = table_of(title, _COLUMNS, lines, css="wrap tight below", line_css=lambda one: _line_css(main, one.group))
     named = [same[0] for same in by_key(groups, lambda one: one.attack).values()]
     further = (words("attacks_note"), *_measures(scenarios, main), words("compared", named))
     blocks = (words("attacks"), Legend(marks), *figures(drawn), table, *further)
@@ -160,7 +160,7 @@ def searches_section(scenarios: Sequence[Scenario]) -> Section | None:
         Column("Seconds to make the rows", lambda group: fmt.duration(group.value("seconds")), optional=True),
         Column("Trainings", _trainings),
     ]
-    table = table_of("Latent searches", columns, found, css="wrap tight risk")
+    table = table_of("Latent searches", columns, found, css="wrap tight below")
     return Section("searches", "Latent searches compared", (words("searches"), table, words("searches_note")))
 
 

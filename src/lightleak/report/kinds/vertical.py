@@ -300,7 +300,7 @@ def _outcomes(found: Findings) -> Section | None:
     drawn = [figure for title, same in panels if (figure := _error_chart(title, same, styles, found.redact))]
     is_unaware = not found.redact and any(row.unaware_error != row.error for one in every for row in one.group.rows)
     columns = _outcome_columns(found.redact, is_unaware)
-    table = table_of("What each company got", columns, panels, css="wrap risk dense", line_css=_outcome_css)
+    table = table_of("What each company got", columns, panels, css="wrap below dense", line_css=_outcome_css)
     setting = joined(*found.main.setting_words(["defense", *_varying(found.best)])) if found.main else ""
     pictures = (Legend([(look, name) for name, look in styles.items()]), *figures(drawn)) if names and drawn else ()
     numbers = folded("The numbers", table, when=len(panels) > MOST_PANELS)
@@ -320,11 +320,7 @@ def _outcome_columns(redact: bool, is_unaware: bool) -> list[Column[Outcome]]:
         Column("Off by, points", lambda one: below(_off(one.error))),
         Column("More than without", lambda one: below(_rise(one, redact)), optional=True),
         Column("Own columns off by", lambda one: below(DASH if redact else _off(one.group.own_error)), optional=True),
-        Column(
-            "Worth a random sample of",
-            lambda one: below(DASH if redact else worth_words(one.group.worth)),
-            optional=True,
-        ),
+        Column("Worth a random sample of", lambda one: below(_worth(one, redact)), optional=True),
         Column("Closer than own columns", lambda one: below(_learned(one.group, redact)), optional=True),
         *(unaware if is_unaware else []),
         Column("AUC, of 100", lambda one: below(with_interval(one.group.mean("auc"), of_hundred)), optional=True),

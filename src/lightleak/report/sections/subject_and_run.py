@@ -11,7 +11,7 @@ from lightleak.core.grouping import by_key
 from lightleak.core.results import Row
 from lightleak.report.blocks import Block, Page, Section
 from lightleak.report.format import attack_title, counted
-from lightleak.report.page import fill, names_table
+from lightleak.report.page import fill, names_table, text
 from lightleak.report.read import Run
 
 
@@ -38,7 +38,7 @@ def subject_section(
     reasons = fill("sections", "left_out", left_out(runs))
     if not any(run.rows for run in runs):
         return Section("what", "What was attacked", ("Nothing yet: the run has no results.", reasons))
-    found = [(name, words) for name, values in facts if (words := "; ".join(dict.fromkeys(values)))]
+    found = [(name, words) for name, values in facts if (words := text("; ").join(dict.fromkeys(values)))]
     drawn = (fill("macros", "facts", found),) if found else ()
     return Section("what", "What was attacked", (*before, *drawn, *after, reasons))
 

@@ -77,8 +77,8 @@ class Item:
 @cache
 def checklist() -> tuple[Item, ...]:
     """Return the questions."""
-    text = files("lightleak.report").joinpath(FILE_NAME).read_text(encoding="utf-8")
-    return tuple(Item(**one) for one in json.loads(text))
+    raw = files("lightleak.report").joinpath(FILE_NAME).read_text(encoding="utf-8")
+    return tuple(Item(**one) for one in json.loads(raw))
 
 
 def aims_in(rows: Iterable[Row]) -> list[Aim]:
@@ -149,11 +149,11 @@ def _checklist(answers: Mapping[str, str]) -> Details:
 
 def _link(lines: Iterable[tuple[Item, str]]) -> str:
     """The checklist as a CSV file within a link."""
-    text = io.StringIO()
-    writer = csv.writer(text)
+    file = io.StringIO()
+    writer = csv.writer(file)
     writer.writerow(("source", "section", "question", "answer"))
     writer.writerows((item.source, item.section, item.asks, unescape(answer)) for item, answer in lines)
-    return f"data:text/csv;charset=utf-8,{quote(text.getvalue())}"
+    return f"data:text/csv;charset=utf-8,{quote(file.getvalue())}"
 
 
 def _answers(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, str]:

@@ -111,6 +111,7 @@ def test_numbers_on_the_page_are_those_of_the_rows(page_of, make_vertical) -> No
     for row in raw:
         by[row["adversary"], row["attack"], row["defense"]].append(row)
     page = page_of(folder)
+    assert "&#39;" not in page.text  # nothing is escaped twice
     start = page.rows.index(["sex=Male · C1"])
     found = {"C1": {row[0]: row for row in page.rows[start + 1 : start + 5]}}
     assert page.rows[start + 5] == ["sex=Male · C2"]
