@@ -18,7 +18,7 @@ from lightleak.report.kinds.frontier_groups import fullest
 from lightleak.report.kinds.updates_groups import Exposure, UpdateGroup
 from lightleak.report.kinds.updates_runs import Measured
 from lightleak.report.kinds.updates_words import words
-from lightleak.report.page import fill, table_of, text
+from lightleak.report.page import fill, table_of
 from lightleak.report.read import Run
 from lightleak.report.sections.exposed import always_exposed
 from lightleak.report.sections.means import roles
@@ -101,7 +101,7 @@ def findings(found: Sequence[Measured], groups: Iterable[UpdateGroup]) -> tuple[
         "baseline": words("against", risks, "baseline", "by guessing") if any(one.baseline for one in risks) else "",
         "control": words("against", risks, "control", "of people who took no part") if people else "",
         "attempts": words("attempts", worst, people),
-        "behind": text("; ").join(dict.fromkeys(words("behind", one.first) for one in groups)),
+        "behind": Markup("; ").join(dict.fromkeys(words("behind", one.first) for one in groups)),
         "utility": "; ".join(f"{one.title}: {with_interval(one.cost, points)} points" for one in found if one.cost)
         or f"{NOT_TESTED}: no two runs here, with and without a defense, that both trained a model",
     }
