@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lightleak.core.errors import UsageError
-from lightleak.data.datasets import load_dataset
+from lightleak.data.datasets import load_dataset, made
 from lightleak.data.encoder import TableEncoder
 
 
@@ -26,6 +26,12 @@ def test_texas_has_bits_with_the_papers_shares() -> None:
     for share in (0.5508, 0.7548):  # ProVFL, Table IV
         assert (features.mean() - share).abs().min() < 0.01
     assert table.train["procedure"].nunique() > 50
+
+
+def test_rows_do_not_depend_on_how_many_columns_are_added_up_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = load_dataset("health-heritage", made=2000)
+    monkeypatch.setattr(made, "BLOCK_COLUMNS", 7)
+    assert load_dataset("health-heritage", made=2000).train.equals(table.train)
 
 
 def test_few_rows_are_refused() -> None:

@@ -25,6 +25,7 @@ from lightleak.experiments.settings import RunConfig
 from lightleak.experiments.took import TOOK
 
 TOYS = Path(__file__).with_name("toy_packs.py")
+HERE = Path(__file__).with_name("audit_here.py")
 
 
 @pytest.fixture(scope="module")
@@ -61,17 +62,15 @@ def test_data_travel_and_a_pack_that_fails_is_named(
 @pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, 2])
 def test_a_training_on_ray_leaves_what_one_on_this_machine_does(
-    tmp_path: Path, cluster: Cluster, tiny: Any, silent: Console, devices: int
+    tmp_path: Path, cluster: Cluster, tiny: Any, silent: Console, leave_results: Any, devices: int
 ) -> None:
     settings = {"training__epochs": 2, "capture__epochs": [0, 1], "training__trainer": {"devices": devices}}
     settings |= {"attacks": {"random": {}}, "device": "cpu"}
     if devices == 1:
         run_audit(tiny(**settings), tmp_path / "here", console=silent)
-    else:  # Lightning starts the others with the command of the first
-        (tmp_path / "here.json").write_text(json.dumps(tiny(**settings).to_dict()))
-        words = ["audit", str(tmp_path / "here.json"), "--output", str(tmp_path / "here")]
-        done = subprocess.run([sys.executable, "-m", "lightleak", *words], capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
+    else:
+        (tmp_path / "config.json").write_text(json.dumps(tiny(**settings).to_dict()))
+        leave_results(HERE, tmp_path)
     run_audit(tiny(engine="ray", ray_address=cluster.address, **settings), tmp_path / "ray", console=silent)
     here, ray = (read_training(tmp_path / folder) for folder in ("here", "ray"))
     for first, second in zip(here, ray, strict=True):

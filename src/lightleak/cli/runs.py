@@ -9,13 +9,15 @@ from rich.console import Console
 from lightleak.cli.arguments import flag_settings, names
 from lightleak.core.errors import UsageError
 from lightleak.core.former_names import current_name
+from lightleak.core.imports import kept_imports
 
 
 def audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
     """Run a config, print its plan, or finish the run of a folder."""
-    from lightleak.experiments.load import load_config
-    from lightleak.experiments.plan_text import describe_plan
-    from lightleak.experiments.run import resumed_config, run_audit
+    with kept_imports():
+        from lightleak.experiments.load import load_config
+        from lightleak.experiments.plan_text import describe_plan
+        from lightleak.experiments.run import resumed_config, run_audit
 
     _quiet_lightning()
     if parsed.config is None and parsed.resume is None:
@@ -37,8 +39,9 @@ def audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: li
 
 def attack(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
     """Attack captured updates by the attacks of a config."""
-    from lightleak.experiments.load import load_config
-    from lightleak.experiments.run import attack_captures
+    with kept_imports():
+        from lightleak.experiments.load import load_config
+        from lightleak.experiments.run import attack_captures
 
     config = load_config(parsed.config, flag_settings(rest))
     attack_captures(config, parsed.capture, folder, command, console)
@@ -51,7 +54,8 @@ def tune(parsed: argparse.Namespace, rest: list[str], folder: Path, command: lis
 
     asked = {} if parsed.trials is None else {"study.trials": parsed.trials}
     config = load_tune_config(parsed.config, flag_settings(rest) | asked)
-    from lightleak.tuning.run import run_tune  # after the config: a typo in it does not wait for torch and Optuna
+    with kept_imports():
+        from lightleak.tuning.run import run_tune  # after the config: a typo in it does not wait for torch and Optuna
 
     _quiet_lightning()
     run_tune(config, folder, parsed.workers, command, console)
@@ -60,11 +64,12 @@ def tune(parsed: argparse.Namespace, rest: list[str], folder: Path, command: lis
 
 def reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
     """Run a paper's table or figure, or list what can be run."""
-    from lightleak.core.bounds import Bounds, require_within
-    from lightleak.experiments.settings import MOST_SEEDS, RunConfig, require_limits
-    from lightleak.reproductions.every_table import MINUTES, run_every_table
-    from lightleak.reproductions.reproduce import describe_reproduction, list_reproductions, reproduce
-    from lightleak.reproductions.settings import TRIALS, Selection
+    with kept_imports():
+        from lightleak.core.bounds import Bounds, require_within
+        from lightleak.experiments.settings import MOST_SEEDS, RunConfig, require_limits
+        from lightleak.reproductions.every_table import MINUTES, run_every_table
+        from lightleak.reproductions.reproduce import describe_reproduction, list_reproductions, reproduce
+        from lightleak.reproductions.settings import TRIALS, Selection
 
     if (parsed.name is None) == (parsed.all is None):
         raise UsageError("reproduce needs the name of a table or figure, LIST, or --all")

@@ -42,8 +42,8 @@ SCRATCH = "work"
 MAX_RETRIES = 2
 """Maximum retries of a pack after its worker process dies."""
 
-PRELOADED = ["lightleak.experiments.engine"]
-"""What the server that workers are forked from imports, once for all of them: PyTorch takes seconds."""
+PRELOADED = ["lightleak.experiments.preloaded"]
+"""What the server that workers are forked from imports."""
 
 POLL_SECONDS = 0.5
 """Between two looks at the progress of workers."""

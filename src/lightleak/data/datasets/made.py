@@ -11,6 +11,7 @@ from lightleak.data.schema import Column, TableSchema
 from lightleak.data.table import DatasetCard
 
 FEWEST = 10
+BLOCK_COLUMNS = 256  # whose effects are added at a time
 MEANS = (1.0, 30.0)
 """Of integer columns without bounds, which are geometric: many small counts and few large ones."""
 
@@ -38,10 +39,13 @@ def made_rows(schema: TableSchema, n_rows: int) -> pd.DataFrame:
     """
     rng = numpy_generator(0, "made rows", *schema.names)
     values, score = dict[str, np.ndarray](), np.zeros((n_rows, schema.n_classes))
-    for column in schema.columns:
-        drawn, effect = _column(column, n_rows, rng)
-        values[column.name] = drawn
-        score += effect[:, None] * rng.standard_normal(schema.n_classes)
+    for first in range(0, len(schema.columns), BLOCK_COLUMNS):
+        effects, weights = [], []
+        for column in schema.columns[first : first + BLOCK_COLUMNS]:
+            values[column.name], effect = _column(column, n_rows, rng)
+            effects.append(effect)
+            weights.append(rng.standard_normal(schema.n_classes))
+        score += np.stack(effects, 1) @ np.stack(weights)
     score += score.std() * np.sqrt(3) / np.pi * rng.logistic(size=score.shape)
     score -= np.median(score, axis=0)
     categories = np.asarray(schema.label.categories, dtype=object)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.config import InversionConfig
 from lightleak.attacks.gradient_inversion.network.client import client_network
+from lightleak.attacks.gradient_inversion.optimize import engine
 from lightleak.attacks.gradient_inversion.optimize.engine import CHECK_EVERY, initial_candidates, invert
 from lightleak.attacks.gradient_inversion.optimize.matcher import NetworkMatcher
 from lightleak.attacks.gradient_inversion.optimize.objective import OBJECTIVES
@@ -152,6 +153,15 @@ def test_progress_sums_to_the_steps(encoder: TableEncoder, relaxation: Relaxatio
     told: list[int] = []
     invert(start_of(encoder), relaxation, Bowl(center_of(encoder)), InversionConfig(steps=steps), told.append)
     assert sum(told) == steps and min(told) >= 0
+
+
+def test_slow_steps_are_told_one_by_one(
+    encoder: TableEncoder, relaxation: Relaxation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+    monkeypatch.setattr(engine, "TELL_EVERY", 0.0)
+    invert(start_of(encoder), relaxation, Bowl(center_of(encoder)), InversionConfig(steps=3), told.append)
+    assert told == [1, 1, 1, 0]
 
 
 @dataclass

@@ -6,6 +6,7 @@ so they may be cut into chunks to fit a memory budget.
 """
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -21,6 +22,7 @@ from lightleak.core.seeds import generator
 from lightleak.data.relaxation import Relaxation
 
 CHECK_EVERY = 50  # steps between two looks at the losses; a look synchronizes the device
+TELL_EVERY = 1.0  # seconds after which progress is told in between
 
 RECORDED_AT = 4
 """Step at which a GPU records: in the first three Adam makes its state, and libraries choose kernels."""
@@ -92,7 +94,7 @@ def invert(
     optimizer = torch.optim.Adam([z], lr=learning_rate, fused=True, capturable=is_cuda)
     limits = _Limits.of(relaxation, config)
     loss = torch.full(z.shape[:2], float("inf"), dtype=z.dtype, device=z.device)
-    taken = 0
+    taken, reported, told = 0, 0, time.monotonic()
 
     def advance(share: float) -> Tensor:
         now = _annealed(relaxation, share)
@@ -118,13 +120,14 @@ def invert(
         if config.schedule == "step" and taken % config.decay_every == 0:
             rate *= config.learning_rate_decay
             _set_rate(optimizer, rate)
-        if taken % CHECK_EVERY == 0:
-            if progress is not None:
-                progress(CHECK_EVERY)
-            if stop_below is not None and bool((loss < stop_below).all()):
-                break
+        is_checked = taken % CHECK_EVERY == 0
+        if progress is not None and (is_checked or time.monotonic() - told > TELL_EVERY):
+            progress(taken - reported)
+            reported, told = taken, time.monotonic()
+        if is_checked and stop_below is not None and bool((loss < stop_below).all()):
+            break
     if progress is not None:
-        progress(config.steps - taken // CHECK_EVERY * CHECK_EVERY)
+        progress(config.steps - reported)
     return Inversion(_annealed(relaxation, 1.0).forward(z)[0], loss.clone(), taken)
 
 
