@@ -27,6 +27,8 @@ from lightleak.reproductions.paper.values import (
     measurements,
     paper_tables,
 )
+from lightleak.reproductions.reproduce import reproduction_class
+from lightleak.reproductions.reproduction import SET_BY_THE_PAPER
 from lightleak.reproductions.status import (
     STATUS_FILE,
     Status,
@@ -88,7 +90,7 @@ def status_markdown(status: Status, left: Sequence[PaperTable] = ()) -> str:
             cells = (table.name, table.place, table.title, agreement(table), chance, measured(table),
                      f"{table.seconds / 60:.1f}", made)  # fmt: skip
             lines.append("| " + " | ".join(cells) + " |")
-        lines += ["", *_differing(tables)]
+        lines += ["", *_differing(tables), *_beside(tables)]
     if left:
         lines += ["### Not run under this rule yet", ""]
         papers = by_key(left, attrgetter("source")).items()
@@ -113,6 +115,71 @@ def _differing(tables: Sequence[TableStatus]) -> list[str]:
         why = " ".join(table.explanations) or "Unexplained so far."
         lines.append(f"* `{table.name}` differs in {'; '.join(said)}{f'; and {more} more' if more > 0 else ''}. {why}")
     return [*lines, ""] if lines else []
+
+
+def _beside(tables: Sequence[TableStatus]) -> list[str]:
+    """A line for every dataset and network whose cells were also measured with this project's strongest attack."""
+    lines = []
+    for table in tables:
+        strongest = reproduction_class(str(load_paper_table(table.table).run)).strongest
+        pairs = [(one, other) for one in table.cells for other in table.cells if _is_beside(one, other, strongest)]
+        for (dataset, network, metric), found in by_key(pairs, _where).items():
+            of_paper, ours = zip(*found, strict=True)
+            better = sum(_is_better_than(other, one) for one, other in found)
+            where = ", ".join(filter(None, (dataset, network, metric)))
+            cells = (table.name, where, str(len(found)), _range(of_paper, "printed"), _range(of_paper, "value"),
+                     f"`{ours[0].attack}` {_range(ours, 'value')}", f"{better} of {len(found)}",
+                     " to ".join(map(str, sorted({min(_counts(ours)), max(_counts(ours))}))))  # fmt: skip
+            lines.append("| " + " | ".join(cells) + " |")
+    if not lines:
+        return []
+    head = ["What the paper's attack leaves on the table: the same cells by this project's strongest attack.", ""]
+    head += [
+        "| table | where | cells | paper | the paper's attack, ours | strongest | better | n |",
+        "|" + " --- |" * 8,
+    ]
+    return [*head, *lines, ""]
+
+
+def _counts(rows: Iterable[ValueRow]) -> list[int]:
+    return [row.n or 0 for row in rows]
+
+
+def _coordinates(row: ValueRow) -> dict[str, Any]:
+    unset = ("attack", *SET_BY_THE_PAPER)
+    return {key: value for key, value in row.cell.items() if key not in unset and value is not None}
+
+
+def _is_beside(one: ValueRow, other: ValueRow, strongest: Mapping[str, str]) -> bool:
+    """Whether the second row is the first one's cell by the strongest attack, and both have a value."""
+    if strongest.get(str(one.attack)) != other.attack or not other.n or _reference(one) is None:
+        return False
+    return _coordinates(one) == _coordinates(other)
+
+
+def _where(pair: tuple[ValueRow, ValueRow]) -> tuple[str, str, str]:
+    row = pair[0]
+    return row.measured_on or str(row.dataset), str(row.cell.get("network") or ""), row.metric
+
+
+def _reference(row: ValueRow) -> float | None:
+    """What the paper's attack reaches here, or in the paper where it was not run here."""
+    return row.value if row.n else row.printed
+
+
+def _is_better_than(row: ValueRow, other: ValueRow) -> bool:
+    value, reference = row.value, _reference(other)
+    assert value is not None and reference is not None
+    lower_is_better = row.metric in ("absolute_error", "rmse")
+    return value < reference if lower_is_better else value > reference
+
+
+def _range(rows: Sequence[ValueRow], field: str) -> str:
+    found = [value for row in rows if (value := getattr(row, field)) is not None]
+    if not found:
+        return DASH
+    ends = dict.fromkeys(number(end, rows[0].value_unit) for end in (min(found), max(found)))
+    return " to ".join(ends)
 
 
 def merged(kept: Status, added: Status) -> Status:

@@ -93,3 +93,35 @@ def test_cells_that_differ_are_listed_furthest_first_with_what_is_known_of_them(
     (line,) = (one for one in status.status_markdown(Status((made,))).splitlines() if one.startswith("* "))
     assert line.index("10: 60.0, paper 50.0") < line.index("3: 53.0, paper 50.0") and "2: 52.0" not in line
     assert "and 2 more" in line and "our copy of the file ends after 65,534" in line
+
+
+def test_cells_of_the_strongest_attack_stand_beside_those_of_the_paper() -> None:
+    def row(attack: str, size: int, **facts: Any) -> ValueRow:
+        cell = {"metric": "cell_accuracy", "attack": attack, "batch_size": size, "network": "mlp-100-100"}
+        if attack == "tableak":
+            cell |= {"restarts": 30}
+        return ValueRow(
+            metric="cell_accuracy", value_unit="percent", dataset="adult", attack=attack, cell=cell, **facts
+        )
+
+    rows = [
+        row("tableak", 8, printed=95.1, value=94.0, n=50),
+        row("audit_max", 8, value=100.0, n=5),
+        row("tableak", 16, printed=89.4, n=0),
+        row("audit_max", 16, value=80.0, n=9),
+        row("tableak", 32, printed=77.6, value=78.0, n=50),
+        row("audit_max", 32, n=0),
+        row("random", 8, printed=53.3, value=53.0, n=50),
+    ]
+    made = TableStatus(
+        name="tableak-table1",
+        title="Cells",
+        source="Somebody",
+        place="p. 2",
+        state="run",
+        rows=tuple(json.loads(json.dumps(one.to_dict())) for one in rows),
+    )
+    line = (
+        "| tableak-table1 | adult, mlp-100-100, cell_accuracy | 2 | 89.4 to 95.1 | 94.0 | `audit_max` 80.0 to 100.0 |"
+    )
+    assert f"{line} 1 of 2 | 5 to 9 |" in status.status_markdown(Status((made,)))

@@ -55,6 +55,7 @@ def as_config(card: Card) -> dict[str, Any]:
     return config
 
 
+@pytest.mark.slow
 def test_the_shipped_file_is_what_the_registries_say() -> None:
     registered = read_registries()
     assert Catalogue.from_json(registered.to_json()) == registered

@@ -157,6 +157,7 @@ def test_an_example_has_a_card_by_itself(execute: Callable[[str], None], name: s
     assert card.summary and card.citation and card.threat_model and card.needs
 
 
+@pytest.mark.slow
 def test_the_variable_loads_a_file_into_every_process(tmp_path: Path) -> None:
     commands = [shlex.split(line) for line in PAGE.splitlines() if "commonest_value.py lightleak" in line]
     assert [words[2] for words in commands] == ["explain", "audit"]
@@ -186,6 +187,7 @@ def test_the_variable_loads_a_file_into_every_process(tmp_path: Path) -> None:
     assert [row["attack"] for row in rows] == ["commonest_value"] * 2
 
 
+@pytest.mark.slow
 def test_the_kind_of_audit_runs_resumes_and_reports_from_one_file(tmp_path: Path) -> None:
     folder, config = tmp_path / "run", tmp_path / "label-guess.yaml"
     config.write_text("kind: label-guess\ndata: {name: synthetic}\nrows: 100\n")

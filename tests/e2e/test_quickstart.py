@@ -97,6 +97,7 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
     return [{key: value for key, value in row.items() if key not in TOOK} for row in rows]
 
 
+@pytest.mark.slow
 def test_interrupted_in_training_and_in_attacks_it_ends_where_it_would_have_ended(
     tmp_path: Path, start: Start, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

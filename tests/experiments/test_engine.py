@@ -243,6 +243,7 @@ def processes_of(session: int) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_a_killed_driver_is_resumed_and_its_workers_are_gone(
     tmp_path: Path, audit: AuditConfig, alone: Path, silent: Console
 ) -> None:
@@ -288,6 +289,7 @@ def test_the_folder_of_a_worker_that_outlives_its_driver_is_waited_for(tmp_path:
         ending.join()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers are not forked from a server")
 def test_ctrl_c_while_the_server_of_the_workers_imports_leaves_no_traceback() -> None:
     script = """
@@ -309,6 +311,7 @@ except KeyboardInterrupt:
     assert (found.stdout, found.stderr) == ("interrupted\n", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sent", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
 )

@@ -24,6 +24,8 @@ from lightleak.experiments.run import run_audit
 from lightleak.experiments.settings import RunConfig
 from lightleak.experiments.took import TOOK
 
+pytestmark = pytest.mark.slow
+
 TOYS = Path(__file__).with_name("toy_packs.py")
 HERE = Path(__file__).with_name("audit_here.py")
 
@@ -59,7 +61,6 @@ def test_data_travel_and_a_pack_that_fails_is_named(
     assert signal.getsignal(signal.SIGTERM) is handler  # Ray's own would hide how a command ended
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, 2])
 def test_a_training_on_ray_leaves_what_one_on_this_machine_does(
     tmp_path: Path, cluster: Cluster, tiny: Any, silent: Console, leave_results: Any, devices: int

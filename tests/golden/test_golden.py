@@ -165,6 +165,7 @@ def ran(place: Path) -> Any:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("golden")
 @pytest.mark.parametrize("name", RUNS)
 def test_results_are_those_recorded(name: str, ran: Any) -> None:

@@ -137,6 +137,7 @@ def test_as_published_is_what_its_code_does():
     assert audit_of(training_of(ONE, False), [ONE], Selection()).attack_epochs == (18,)
 
 
+@pytest.mark.slow
 def test_a_table_is_run_and_compared(quick, tmp_path):
     cells = (
         replace(ONE, attack="provfl_b", option="estimator", value="decision_tree"),
@@ -251,6 +252,7 @@ def test_companions_are_attacks():
         PROPERTY_ATTACKS.get(name)()
 
 
+@pytest.mark.slow
 def test_seconds_of_every_attack(quick, tmp_path):
     table = load_paper_table("provfl-table10")
     compared, _, _ = run(table, tmp_path, data_folder=quick)
