@@ -196,7 +196,7 @@ def save_captures(tiny: Settings) -> Callable[..., list[Path]]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with slow tests, and skip cases of targets whose libraries are missing."""
-    # They start processes that wait for each other: next to one, other tests fill the cores; at the end nothing does.
+    # Started last, one of them would leave the other cores idle.
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
     needed = {name: getattr(NETWORKS.get(name), "missing_package", lambda: None)() for name in NETWORKS}
     for item in items:

@@ -9,12 +9,12 @@ from rich.console import Console
 from lightleak.cli.arguments import flag_settings, names
 from lightleak.core.errors import UsageError
 from lightleak.core.former_names import current_name
-from lightleak.core.imports import kept_imports
+from lightleak.core.imports import uncollected_imports
 
 
 def audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
     """Run a config, print its plan, or finish the run of a folder."""
-    with kept_imports():
+    with uncollected_imports():
         from lightleak.experiments.load import load_config
         from lightleak.experiments.plan_text import describe_plan
         from lightleak.experiments.run import resumed_config, run_audit
@@ -39,7 +39,7 @@ def audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: li
 
 def attack(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
     """Attack captured updates by the attacks of a config."""
-    with kept_imports():
+    with uncollected_imports():
         from lightleak.experiments.load import load_config
         from lightleak.experiments.run import attack_captures
 
@@ -54,7 +54,7 @@ def tune(parsed: argparse.Namespace, rest: list[str], folder: Path, command: lis
 
     asked = {} if parsed.trials is None else {"study.trials": parsed.trials}
     config = load_tune_config(parsed.config, flag_settings(rest) | asked)
-    with kept_imports():
+    with uncollected_imports():
         from lightleak.tuning.run import run_tune  # after the config: a typo in it does not wait for torch and Optuna
 
     _quiet_lightning()
@@ -64,7 +64,7 @@ def tune(parsed: argparse.Namespace, rest: list[str], folder: Path, command: lis
 
 def reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
     """Run a paper's table or figure, or list what can be run."""
-    with kept_imports():
+    with uncollected_imports():
         from lightleak.core.bounds import Bounds, require_within
         from lightleak.experiments.settings import MOST_SEEDS, RunConfig, require_limits
         from lightleak.reproductions.every_table import MINUTES, run_every_table

@@ -155,11 +155,11 @@ def test_progress_sums_to_the_steps(encoder: TableEncoder, relaxation: Relaxatio
     assert sum(told) == steps and min(told) >= 0
 
 
-def test_slow_steps_are_told_one_by_one(
+def test_slow_steps_are_reported_one_by_one(
     encoder: TableEncoder, relaxation: Relaxation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[int] = []
-    monkeypatch.setattr(engine, "TELL_EVERY", 0.0)
+    monkeypatch.setattr(engine, "REPORT_EVERY", -1.0)
     invert(start_of(encoder), relaxation, Bowl(center_of(encoder)), InversionConfig(steps=3), told.append)
     assert told == [1, 1, 1, 0]
 

@@ -22,7 +22,7 @@ from lightleak.core.seeds import generator
 from lightleak.data.relaxation import Relaxation
 
 CHECK_EVERY = 50  # steps between two looks at the losses; a look synchronizes the device
-TELL_EVERY = 1.0  # seconds after which progress is told in between
+REPORT_EVERY = 1.0  # seconds; slower steps are reported one by one
 
 RECORDED_AT = 4
 """Step at which a GPU records: in the first three Adam makes its state, and libraries choose kernels."""
@@ -94,7 +94,7 @@ def invert(
     optimizer = torch.optim.Adam([z], lr=learning_rate, fused=True, capturable=is_cuda)
     limits = _Limits.of(relaxation, config)
     loss = torch.full(z.shape[:2], float("inf"), dtype=z.dtype, device=z.device)
-    taken, reported, told = 0, 0, time.monotonic()
+    taken, reported, last_report = 0, 0, time.monotonic()
 
     def advance(share: float) -> Tensor:
         now = _annealed(relaxation, share)
@@ -121,9 +121,9 @@ def invert(
             rate *= config.learning_rate_decay
             _set_rate(optimizer, rate)
         is_checked = taken % CHECK_EVERY == 0
-        if progress is not None and (is_checked or time.monotonic() - told > TELL_EVERY):
+        if progress is not None and (is_checked or time.monotonic() - last_report > REPORT_EVERY):
             progress(taken - reported)
-            reported, told = taken, time.monotonic()
+            reported, last_report = taken, time.monotonic()
         if is_checked and stop_below is not None and bool((loss < stop_below).all()):
             break
     if progress is not None:
