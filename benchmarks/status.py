@@ -119,8 +119,8 @@ def _differing(tables: Sequence[TableStatus]) -> list[str]:
 
 STRONGEST_HEAD = (
     "The same cells by this project's strongest attack, which stands beside each of them where it lacks the option",
-    "that a table varies. It is compared with the best mean of the paper's attack as run here, or as printed where that",
-    "was not run; intervals are not looked at.",
+    "that a table varies. It is compared with the best mean of the paper's attack as run here, or as printed where",
+    "that was not run; intervals are not looked at.",
     "",
     "| table | where | cells | printed | the paper's attack here | strongest attack | n of both | it is |",
     "|" + " --- |" * 8,
