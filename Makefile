@@ -7,8 +7,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Processes for the tests; each is held to one thread.
-WORKERS ?= 2
+# Processes for the tests, each held to one thread: one more than two cores, as one of them runs tests that mostly wait.
+WORKERS ?= 3
 # Further arguments for pip, e.g. another index for a CPU-only torch.
 PIP_ARGS ?=
 CONFIG ?= configs/quickstart.yaml
