@@ -118,9 +118,9 @@ def _differing(tables: Sequence[TableStatus]) -> list[str]:
 
 
 STRONGEST_HEAD = (
-    "The same cells by this project's strongest attack, which stands beside each of them where it lacks the option",
-    "that a table varies. It is compared with the best mean of the paper's attack as run here, or as printed where",
-    "that was not run; intervals are not looked at.",
+    "The same cells by this project's strongest attack; one value is repeated where it lacks the option that a table",
+    "varies. It is compared with the best mean of the paper's attack as run here, or as printed where that was not",
+    "run; intervals are not considered.",
     "",
     "| table | where | cells | printed | the paper's attack here | strongest attack | n of both | it is |",
     "|" + " --- |" * 8,
@@ -132,21 +132,15 @@ def _against_strongest(tables: Sequence[TableStatus]) -> list[str]:
     lines = []
     for table in tables:
         strongest = reproduction_class(str(load_paper_table(table.table).run)).strongest
-        found = [
-            (other, tuple(one for one in table.cells if _is_same_cell(one, other, strongest)))
-            for other in table.cells
-            if other.attack in strongest.values() and other.n
-        ]
-        pairs = [(other, ones) for other, ones in found if ones]
-        for where, members in by_key(pairs, lambda pair: _where(pair[0])).items():
+        ran = [row for row in table.cells if row.attack in strongest.values() and row.n]
+        compared = [(row, [one for one in table.cells if _is_same_cell(one, row, strongest)]) for row in ran]
+        for where, members in by_key((pair for pair in compared if pair[1]), lambda pair: _where(pair[0])).items():
             ours, theirs = [row for row, _ in members], [row for _, rows in members for row in rows]
             cells = (table.name, where, str(len(members)), _range(theirs, "printed"), _range(theirs, "value"),
                      f"`{ours[0].attack}` {_range(ours, 'value')}", f"{_range(theirs, 'n')}; {_range(ours, 'n')}",
                      _outcome(members))  # fmt: skip
             lines.append("| " + " | ".join(cells) + " |")
-    if not lines:
-        return []
-    return [*STRONGEST_HEAD, *lines, ""]
+    return [*STRONGEST_HEAD, *lines, ""] if lines else []
 
 
 def _is_same_cell(one: ValueRow, other: ValueRow, strongest: Mapping[str, str]) -> bool:
@@ -158,8 +152,8 @@ def _is_same_cell(one: ValueRow, other: ValueRow, strongest: Mapping[str, str]) 
 
 
 def _coordinates(row: ValueRow) -> dict[str, Any]:
-    unset = ("attack", *SET_BY_THE_PAPER)
-    return {key: value for key, value in row.cell.items() if key not in unset and value is not None}
+    own = ("attack", *SET_BY_THE_PAPER)
+    return {key: value for key, value in row.cell.items() if key not in own and value is not None}
 
 
 def _where(row: ValueRow) -> str:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,12 @@ def test_tables_are_those_of_the_papers_and_every_row_can_be_read() -> None:
         assert table.state == "run" or table.why
 
 
+def table_of(name: str, rows: Iterable[ValueRow], **facts: Any) -> TableStatus:
+    written = tuple(json.loads(json.dumps(row.to_dict())) for row in rows)
+    shown = {"title": "Cells", "source": "Somebody, 2023", "place": "Table 1, p. 2", "state": "run"}
+    return TableStatus(name=name, rows=written, **shown | facts)
+
+
 def test_the_text_of_results() -> None:
     def row(**facts: Any) -> ValueRow:
         return ValueRow(metric="cell_accuracy", value_unit="percent", printed=79.3, **facts)
@@ -50,19 +57,15 @@ def test_the_text_of_results() -> None:
         row(value=75.0, n=9, measured_on="digits"),
         row(n=0),
     ]
-    made = TableStatus(
-        name="tableak-table1",
-        title="Cells",
-        source="Somebody, 2023",
-        place="Table 1, p. 2",
-        state="run",
+    made = table_of(
+        "tableak-table1",
+        rows,
         measurements=9,
         chance=0.25,
         seconds=120.0,
         workers=2,
         command="lightleak reproduce x",
         date="2026-01-02T03:04:05+00:00",
-        rows=tuple(json.loads(json.dumps(one.to_dict())) for one in rows),
     )
     text = status.status_markdown(Status((made, replace(made, name="tableak-table2", state="not run", why="too long"))))
     assert (
@@ -82,15 +85,8 @@ def test_cells_that_differ_are_listed_furthest_first_with_what_is_known_of_them(
         ValueRow(metric="m", cell={"n": size}, printed=50.0, value=50.0 + size, n=9, agrees=False, value_unit="percent")
         for size in range(1, 11)
     ]
-    made = TableStatus(
-        name="tableak-table8",
-        title="Cells",
-        source="Somebody",
-        place="p. 2",
-        state="run",
-        rows=tuple(json.loads(json.dumps(row.to_dict())) for row in rows),
-    )
-    (line,) = (one for one in status.status_markdown(Status((made,))).splitlines() if one.startswith("* "))
+    text = status.status_markdown(Status((table_of("tableak-table8", rows),)))
+    (line,) = (one for one in text.splitlines() if one.startswith("* "))
     assert line.index("10: 60.0, paper 50.0") < line.index("3: 53.0, paper 50.0") and "2: 52.0" not in line
     assert "and 2 more" in line and "our copy of the file ends after 65,534" in line
 
@@ -117,15 +113,7 @@ def test_cells_of_the_strongest_attack_are_compared_with_those_of_the_papers() -
         row("audit_max", 8, "rmse", value=0.1, n=5),
         row("random", 8, printed=53.3, value=53.0, n=50),
     ]
-    made = TableStatus(
-        name="tableak-table1",
-        title="Cells",
-        source="Somebody",
-        place="p. 2",
-        state="run",
-        rows=tuple(json.loads(json.dumps(one.to_dict())) for one in rows),
-    )
-    text = status.status_markdown(Status((made,)))
+    text = status.status_markdown(Status((table_of("tableak-table1", rows),)))
     start = "| tableak-table1 | adult, mlp-100-100, cell_accuracy | 3 | 89.4 to 100.0 | 94.0 to 100.0 | "
     assert f"{start}`audit_max` 80.0 to 100.0 | 50; 5 to 9 | better in 1, equal in 1, worse in 1 |" in text
     assert "rmse | 1 | 0.3 | 0.2 | `audit_max` 0.1 | 5; 5 | better in 1 |" in text

@@ -1,4 +1,4 @@
-"""Nothing is collected while a command imports PyTorch; a process that has it is left as it is."""
+"""Nothing is collected while a command imports PyTorch; a process that has it is not changed."""
 
 import gc
 import json
