@@ -59,12 +59,22 @@ def test_wrong_settings_are_refused_by_name() -> None:
 @pytest.mark.parametrize("labels", ["true", "restored"])
 def test_stages_stand_in_their_order_and_know_the_labels_they_are_told(kind: Any, labels: Any) -> None:
     stages = audit_max(labels=labels).stages[kind]
+    if (kind, labels) == ("gradient", "restored"):
+        assert stages.pop().options()["labels"] == "bias"  # for networks without a hidden layer
     assert tuple(dict.fromkeys(stage.name for stage in stages)) == STAGES[kind]
     for stage in stages:
         if stage.name in RESTORED_BY:
             assert stage.options()["labels"] == ("true" if labels == "true" else RESTORED_BY[stage.name])
         else:
             assert "labels" not in stage.options()
+
+
+def test_a_network_without_a_hidden_layer_is_served_by_its_bias(make_update: Any) -> None:
+    update, truth = make_update(n=4, network="linear", share_labels=False)
+    found = audit_max(tableak={"restarts": 1, "steps": 3}).run(update)
+    assert torch.equal(found.labels.sort().values, truth.labels.sort().values)
+    with pytest.raises(UnsupportedError, match="labels='geng' needs a hidden layer"):
+        audit_max(tableak={"labels": "geng"}).run(update)
 
 
 def test_settings_of_a_stage_reach_it_alone_and_cannot_be_changed_from_outside() -> None:
@@ -81,12 +91,13 @@ def test_tableak_masks_absent_categories_where_it_can(make_update: Any, monkeypa
     monkeypatch.setattr(ATTACKS, "_entries", {name: ATTACKS.get(name) for name in ATTACKS} | others)
     few = {"restarts": 1, "steps": 2}
     attack = audit_max(tableak=few)
-    masked, plain = attack.stages["gradient"][-2:]
+    masked, plain, _ = attack.stages["gradient"][-3:]
     assert (masked.name, masked.options()["mask_absent"]) == ("tableak", True)
     assert (plain.name, plain.options()["mask_absent"]) == ("tableak", False)
     assert attack.options()["tableak"] == masked.options()
     for settings in ({"mask_absent": False}, {"categorical": "none"}):
-        assert len(audit_max(tableak=few | settings).stages["gradient"]) == 3
+        unmasked = audit_max(tableak=few | settings).stages["gradient"]
+        assert not any(stage.options().get("mask_absent") for stage in unmasked)
     update, _ = make_update(n=3, network="resnet", share_labels=False)
     found = attack.run(update)
     assert found.certificate is not None and found.certificate.certified == 0 and found.loss > 0

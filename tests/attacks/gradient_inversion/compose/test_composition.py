@@ -12,6 +12,7 @@ from torch import Tensor
 from lightleak.attacks.attack import UpdateAttack
 from lightleak.attacks.gradient_inversion.compose.audit_max import ComposedAttack
 from lightleak.attacks.gradient_inversion.compose.unexplained import unexplained_share
+from lightleak.attacks.random_baseline import RandomBaseline, RandomConfig
 from lightleak.core.certificate import Certificate, Feasibility
 from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
 from lightleak.core.ground_truth import GroundTruth
@@ -159,6 +160,37 @@ def test_the_best_explanation_wins_wherever_it_stands(make_update: Any, better: 
     assert torch.equal(found.encoded, nearly)
     assert found.certificate is not None and found.certificate.certified == 0
     assert found.certificate.residual == found.loss == unexplained_share(update, found) > 1e-2
+
+
+def wild(encoder: TableEncoder) -> Callable[[ClientUpdate], tuple[Tensor, Tensor, None]]:
+    """Rows with every number at its bound: a linear network's gradient says nothing against such, and others do."""
+    codes, values = encoder.project(encoder.upper.new_zeros(4, encoder.layout.width))
+    rows = encoder.assemble(codes, values.new_zeros(values.shape) + encoder.upper)
+    return lambda _: (rows, torch.zeros(4, dtype=torch.long), None)
+
+
+@pytest.mark.parametrize("knows_marginals", [True, False])
+def test_rows_that_explain_less_than_a_guess_are_not_returned(
+    make_update: Any, encoder: TableEncoder, knows_marginals: bool
+) -> None:
+    update, _ = make_update(n=4, network="linear", share_labels=False)
+    stage = StandIn("first" if knows_marginals else "other", wild(encoder))
+    found = composed(stage).run(update, seed=3)
+    known = update if knows_marginals else replace(update, marginals=None)
+    guess = RandomBaseline(RandomConfig()).run(known, seed=3)
+    assert found.rows.equals(guess.rows) and (found.attack, found.seconds >= 2) == ("composed", True)
+    assert torch.equal(found.labels, torch.zeros(4, dtype=torch.long))
+    assert found.certificate is not None and found.certificate.status == ("missing",) * 4
+    returned = stage._one(update)
+    assert found.loss == unexplained_share(update, found) <= unexplained_share(update, returned)
+    assert found.threat_model.update and found.threat_model.marginals == knows_marginals
+
+
+def test_a_proven_row_is_kept_whatever_the_others_explain(make_update: Any) -> None:
+    update, truth = make_update(n=4, hidden=[9, 8], share_labels=False)
+    found = composed(StandIn("first", knows(truth, [2]))).run(update)
+    assert found.certificate is not None and found.certificate.certified == 1
+    assert torch.equal(found.encoded[2], truth.inputs[2])
 
 
 def test_of_shared_labels_the_rest_has_those_that_are_left(make_update: Any) -> None:

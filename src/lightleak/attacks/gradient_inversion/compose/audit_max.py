@@ -57,15 +57,23 @@ class AuditMaxConfig(AttackSettings):
                 raise UsageError(f"{name} must be a mapping of settings, got {settings!r}")
 
     def stages(self, kind: UpdateKind) -> list[UpdateAttack]:
-        """The stages for updates of one kind, in their order; TabLeak masks absent categories where it can."""
+        """The stages for updates of one kind, in their order.
+
+        TabLeak masks absent categories where it can, and restores labels of a network without a hidden layer from its
+        bias.
+        """
         stages = [self._stage(name) for name in STAGES[kind]]
-        if kind == "gradient" and _may_mask(self.tableak or {}):
-            stages.insert(-1, self._stage("tableak", mask_absent=True))
+        if kind == "gradient":
+            set_by_user = self.tableak or {}
+            if _may_mask(set_by_user):
+                stages.insert(-1, self._stage("tableak", mask_absent=True))
+            if self.labels == "restored" and "labels" not in set_by_user:
+                stages.append(self._stage("tableak", labels="bias"))
         return stages
 
     def _stage(self, name: str, **usual: Any) -> UpdateAttack:
         if name in RESTORED_BY:
-            usual["labels"] = "true" if self.labels == "true" else RESTORED_BY[name]
+            usual = {"labels": "true" if self.labels == "true" else RESTORED_BY[name], **usual}
         try:
             return ATTACKS.get(name)(**{**usual, **(getattr(self, name) or {})})
         except UsageError as error:
@@ -100,8 +108,9 @@ class ComposedAttack(UpdateAttack):
 
     Rows that a stage certifies are taken out of a gradient (`peeled_update`), so that the next stage sees the gradient
     of the others alone; a weight update is seen whole by every stage. Of the reconstructions that are not certified the
-    one that explains the update best is returned (`misfit`), which needs no truth. A stage that refuses an update is
-    passed over. Stages of one name are alternatives: only the first that serves is run.
+    one that explains the update best is returned (`misfit`), which needs no truth; the best guess, where it explains
+    the update no worse. A stage that refuses an update is passed over. Stages of one name are alternatives: only the
+    first that serves is run.
 
     Args:
         name: registry name.
@@ -120,7 +129,7 @@ class ComposedAttack(UpdateAttack):
         title: str = "",
     ) -> None:
         self.name, self.citation, self.stages = name, citation, {kind: list(of) for kind, of in stages.items()}
-        self.threat_model = joined_threat_model([stage for of_kind in self.stages.values() for stage in of_kind])
+        self.threat_model = joined_threat_model([s.threat_model for of_kind in self.stages.values() for s in of_kind])
         self.title, self._settings = title, dict(settings or {})
 
     def options(self) -> dict[str, Any]:
@@ -153,7 +162,7 @@ class ComposedAttack(UpdateAttack):
         self, update: ClientUpdate, seed: int, device: torch.device
     ) -> tuple[UpdateAttack, ClientUpdate] | None:
         """See `UpdateAttack.stepped`: the last stage, on what the others leave."""
-        course, (*first, last) = Course(update, seed), self._stages_of(update)
+        course, (*first, last) = self._course(update, seed), self._stages_of(update)
         for stage in first:
             if stage.name != last.name and not course.is_over:
                 _run_stage(stage, [course], device, None)
@@ -175,7 +184,7 @@ class ComposedAttack(UpdateAttack):
         """See `UpdateAttack.run_many`."""
         for update in updates:
             self.check(update)
-        courses = [Course(update, seed) for update, seed in zip(updates, seeds, strict=True)]
+        courses = [self._course(update, seed) for update, seed in zip(updates, seeds, strict=True)]
         most = max(len(of_kind) for of_kind in self.stages.values())
         report = PartOfWork(progress, 1 / most)
         for turn in range(most):
@@ -186,6 +195,9 @@ class ComposedAttack(UpdateAttack):
         if progress is not None:
             progress(len(updates) - report.done)  # stages that were not needed
         return [course.best(self.name) for course in courses]
+
+    def _course(self, update: ClientUpdate, seed: int) -> Course:
+        return Course(update, seed, self.threat_model.marginals)
 
     def _stages_of(self, update: ClientUpdate) -> list[UpdateAttack]:
         if not self.stages.get(update.kind):

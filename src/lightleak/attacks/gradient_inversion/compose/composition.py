@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from lightleak.attacks.attack import UpdateAttack
+from lightleak.attacks.attack import ATTACKS, UpdateAttack
 from lightleak.attacks.gradient_inversion.compose.peeling import (
     as_one_batch,
     label_counts,
@@ -74,13 +74,15 @@ class Course:
     Args:
         update: the whole.
         seed: root of its random streams.
+        knows_marginals: whether a guess may rest on the marginals that the update carries.
 
     Attributes:
         rest: what the next stage is to attack.
     """
 
-    def __init__(self, update: ClientUpdate, seed: int) -> None:
+    def __init__(self, update: ClientUpdate, seed: int, knows_marginals: bool) -> None:
         self.update, self.seed, self.rest = update, seed, as_one_batch(update)
+        self._knows_marginals = knows_marginals
         self._proven: Reconstruction | None = None
         self._proven_digits: tuple[bool, ...] = ()
         self._explanations: list[Explanation] = []
@@ -130,14 +132,20 @@ class Course:
         self._seconds += found.seconds + time.perf_counter() - began
 
     def best(self, name: str) -> Reconstruction:
-        """The best explanation as the reconstruction of the attack ``name``; of equals the earlier stage's."""
+        """The best explanation as the reconstruction of the attack ``name``; of equals the earlier stage's.
+
+        Where nothing is proven and a guess explains the update no worse, as behind a linear network, it is the guess.
+        """
         began = time.perf_counter()
         chosen = self._chosen()
+        if not (self.is_over or "certified" in chosen.status):
+            guess = self._guess(chosen.found)
+            chosen = guess if guess.residual <= chosen.residual else chosen
         self._seconds += time.perf_counter() - began
         return replace(
             chosen.found,
             attack=name,
-            threat_model=joined_threat_model(self._ran),
+            threat_model=joined_threat_model([*(stage.threat_model for stage in self._ran), chosen.found.threat_model]),
             loss=chosen.residual,
             seconds=self._seconds,
             certificate=Certificate(
@@ -158,6 +166,14 @@ class Course:
         if not self._proves_gradients and (proven := [one for one in self._explanations if "certified" in one.status]):
             return proven[0]
         return min(self._explanations, key=lambda one: misfit(self.update, one.found, self._orders))
+
+    def _guess(self, found: Reconstruction) -> Explanation:
+        """What the baseline returns, with the labels that were found: every row is missing."""
+        update = self.update if self._knows_marginals else replace(self.update, marginals=None)
+        guess = replace(ATTACKS.get("random")().run(update, self.seed), labels=found.labels)
+        missing: tuple[RowStatus, ...] = ("missing",)
+        n, share = len(guess.rows), unexplained_share(self.update, guess, self._orders)
+        return Explanation(guess, missing * n, (False,) * n, share)
 
     def _explanation(
         self, found: Reconstruction, status: tuple[RowStatus, ...], digits: tuple[bool, ...]
@@ -237,9 +253,8 @@ def refusal(stage: UpdateAttack, update: ClientUpdate) -> UsageError | None:
     return None
 
 
-def joined_threat_model(stages: Sequence[UpdateAttack]) -> ThreatModel:
+def joined_threat_model(known: Sequence[ThreatModel]) -> ThreatModel:
     """What several attacks know together."""
-    known = [stage.threat_model for stage in stages]
     strongest_first: tuple[LabelKnowledge, ...] = ("true", "restored", "none")
     labels = min((one.labels for one in known), key=strongest_first.index)
     flags = {f.name: any(getattr(one, f.name) for one in known) for f in fields(ThreatModel) if f.name != "labels"}

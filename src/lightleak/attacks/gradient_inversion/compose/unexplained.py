@@ -53,7 +53,7 @@ def misfit(update: ClientUpdate, reconstruction: Reconstruction, seed: int = 0) 
     """
     encoder = TableEncoder.of(update)
     affine = encoder.encoding != "quantile"
-    if update.kind != "gradient" or relu_chain(client_network(update)) is None or not affine:
+    if update.kind != "gradient" or len(relu_chain(client_network(update)) or []) < 2 or not affine:
         return unexplained_share(update, reconstruction, seed)
     config, cpu = InversionConfig(objective="squared_error", whitening=RIDGE, labels="geng"), torch.device("cpu")
     whitening = chain_options([update], config, cpu, torch.float64).whitening
