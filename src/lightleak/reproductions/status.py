@@ -273,7 +273,11 @@ def measured(table: TableStatus) -> str:
         return DASH
     if table.measurements is None:
         return "read off"
-    said = f"{table.measurements} {table.counted if table.measurements != 1 else _ONE[table.counted]}"
+    found = [cell.n for cell in table.cells if cell.n]
+    fewest, most = min(found, default=table.measurements), max(found, default=table.measurements)
+    said = f"{fewest} {table.counted if most != 1 else _ONE[table.counted]}"
+    # Some cells of a table were measured more often, later; others hold several values of a seed.
+    said = said if fewest == most else f"n {fewest} to {most}"
     return said + (f", {table.iterations} iterations" if table.iterations else "")
 
 
