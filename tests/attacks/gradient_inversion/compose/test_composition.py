@@ -184,6 +184,16 @@ def test_rows_that_explain_less_than_a_guess_are_not_returned(
     returned = stage._one(update)
     assert found.loss == unexplained_share(update, found) <= unexplained_share(update, returned)
     assert found.threat_model.update and found.threat_model.marginals == knows_marginals
+    assert found.settings == returned.settings
+
+
+def test_a_guess_that_was_compared_is_knowledge_also_where_it_explains_less(make_update: Any) -> None:
+    update, truth = make_update(n=4, hidden=[9, 8], share_labels=False)
+    nearly = truth.inputs.clone()
+    nearly[0] = wrong(truth.inputs)[0]
+    stages = StandIn("second", lambda _: (nearly, truth.labels, None)), StandIn("first", never, UnsupportedError("no"))
+    found = composed(*stages).run(update)
+    assert torch.equal(found.encoded, nearly) and found.threat_model.marginals
 
 
 def test_a_proven_row_is_kept_whatever_the_others_explain(make_update: Any) -> None:
@@ -217,13 +227,13 @@ def test_certain_rows_that_contradict_the_shared_labels_are_doubted(make_update:
 def test_a_stage_that_refuses_is_passed_over_and_says_why(make_update: Any) -> None:
     update, truth = make_update(n=3, network="resnet", share_labels=False, share={"share_statistics": False})
     refusing = StandIn("first", never, UnsupportedError("first is for other networks"))
-    attack = composed(refusing, StandIn("second", rest_of(truth, [], right=False)))
+    attack = composed(refusing, StandIn("second", rest_of(truth, [], right=True)))
     attack.check(update)
     found = attack.run(update)
     assert found.certificate is not None
     assert found.certificate.feasibility.expected == "approximate"
     assert "by BatchNorm" in found.certificate.feasibility.reason
-    assert found.threat_model.marginals is False  # of the stages that ran
+    assert found.threat_model.marginals is False  # of the stages that ran; no guess was compared
     last = StandIn("last", never, ObservationError("nor is last"))
     with pytest.raises(ObservationError, match="nor is last"):
         composed(refusing, last).check(update)

@@ -137,15 +137,16 @@ class Course:
         Where nothing is proven and a guess explains the update no worse, as behind a linear network, it is the guess.
         """
         began = time.perf_counter()
-        chosen = self._chosen()
+        chosen, known = self._chosen(), [stage.threat_model for stage in self._ran]
         if not (self.is_over or "certified" in chosen.status):
             guess = self._guess(chosen.found)
+            known.append(guess.found.threat_model)
             chosen = guess if guess.residual <= chosen.residual else chosen
         self._seconds += time.perf_counter() - began
         return replace(
             chosen.found,
             attack=name,
-            threat_model=joined_threat_model([*(stage.threat_model for stage in self._ran), chosen.found.threat_model]),
+            threat_model=joined_threat_model(known),
             loss=chosen.residual,
             seconds=self._seconds,
             certificate=Certificate(
@@ -170,7 +171,7 @@ class Course:
     def _guess(self, found: Reconstruction) -> Explanation:
         """What the baseline returns, with the labels that were found: every row is missing."""
         update = self.update if self._knows_marginals else replace(self.update, marginals=None)
-        guess = replace(ATTACKS.get("random")().run(update, self.seed), labels=found.labels)
+        guess = replace(ATTACKS.get("random")().run(update, self.seed), labels=found.labels, settings=found.settings)
         missing: tuple[RowStatus, ...] = ("missing",)
         n, share = len(guess.rows), unexplained_share(self.update, guess, self._orders)
         return Explanation(guess, missing * n, (False,) * n, share)
