@@ -66,7 +66,7 @@ clean:
 	rm -rf build dist site htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} +
 
-# The pip of Python 3.11 takes three times as long to choose versions; it serves where no other is at hand.
+# The pip that comes with Python 3.11 takes three times as long to choose versions; it is kept if the upgrade fails.
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	-$(INSTALL) --upgrade "pip>=25,<27"

@@ -2,7 +2,7 @@
 
 import importlib.util
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import pytest
 
 from lightleak.core.results import ValueRow
 from lightleak.reproductions.paper.values import load_paper_table, paper_tables
-from lightleak.reproductions.status import Status, TableStatus
+from lightleak.reproductions.status import Status, TableStatus, measured
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "status.py"
 
@@ -71,13 +71,19 @@ def test_the_text_of_results() -> None:
     assert (
         "1 of 2 tables and figures were run, in 4 minutes of one core or GPU. Of their 5 cells, 2 can be judged" in text
     )
-    assert "| tableak-table1 | Table 1, p. 2 | Cells | 1 of 2 | 25.0% | 9 batches | 2.0 |" in text
+    assert "| tableak-table1 | Table 1, p. 2 | Cells | 1 of 2 | 25.0% | n 1 to 9 | 2.0 |" in text
     assert "| not run | " in text and "too long" in text
     left = status.status_markdown(
         Status((made,)), [load_paper_table("provfl-table2"), load_paper_table("provfl-table3")]
     )
     assert "1 of 3 tables and figures were run" in left
     assert left.endswith("* Bai et al., ProVFL (IEEE TIFS 2025): provfl-table2, provfl-table3.")
+
+
+@pytest.mark.parametrize(("counts", "said"), [((9, 9), "9 batches"), ((1, 1), "1 batch"), ((2, 0, 5), "n 2 to 5")])
+def test_how_often_cells_were_measured_is_what_their_n_says(counts: Sequence[int], said: str) -> None:
+    rows = [ValueRow(metric="cell_accuracy", value_unit="percent", printed=79.3, value=75.0, n=n) for n in counts]
+    assert measured(table_of("tableak-table1", rows, measurements=9)) == said
 
 
 def test_cells_that_differ_are_listed_furthest_first_with_what_is_known_of_them() -> None:

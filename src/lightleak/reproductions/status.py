@@ -268,7 +268,7 @@ def agreement(table: TableStatus) -> str:
 
 
 def measured(table: TableStatus) -> str:
-    """How often every cell was measured."""
+    """How often cells were measured, as their ``n`` says."""
     if table.state == "not run":
         return DASH
     if table.measurements is None:
@@ -276,7 +276,7 @@ def measured(table: TableStatus) -> str:
     found = [cell.n for cell in table.cells if cell.n]
     fewest, most = min(found, default=table.measurements), max(found, default=table.measurements)
     said = f"{fewest} {table.counted if most != 1 else _ONE[table.counted]}"
-    # Some cells of a table were measured more often, later; others hold several values of a seed.
+    # Cells may differ in n: some were measured again with more batches, others are over several values of a seed.
     said = said if fewest == most else f"n {fewest} to {most}"
     return said + (f", {table.iterations} iterations" if table.iterations else "")
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.attack import UpdateAttack
+from lightleak.attacks.gradient_inversion.compose import composition
 from lightleak.attacks.gradient_inversion.compose.audit_max import ComposedAttack
 from lightleak.attacks.gradient_inversion.compose.unexplained import unexplained_share
 from lightleak.attacks.random_baseline import RandomBaseline, RandomConfig
@@ -187,7 +188,7 @@ def test_rows_that_explain_less_than_a_guess_are_not_returned(
     assert found.settings == returned.settings
 
 
-def test_a_guess_that_was_compared_is_knowledge_also_where_it_explains_less(make_update: Any) -> None:
+def test_the_threat_model_includes_marginals_where_a_guess_was_compared(make_update: Any) -> None:
     update, truth = make_update(n=4, hidden=[9, 8], share_labels=False)
     nearly = truth.inputs.clone()
     nearly[0] = wrong(truth.inputs)[0]
@@ -196,11 +197,41 @@ def test_a_guess_that_was_compared_is_knowledge_also_where_it_explains_less(make
     assert torch.equal(found.encoded, nearly) and found.threat_model.marginals
 
 
-def test_a_proven_row_is_kept_whatever_the_others_explain(make_update: Any) -> None:
+def test_a_proven_row_is_kept_although_a_guess_explains_more(make_update: Any, encoder: TableEncoder) -> None:
     update, truth = make_update(n=4, hidden=[9, 8], share_labels=False)
-    found = composed(StandIn("first", knows(truth, [2]))).run(update)
+    rows = wild(encoder)(update)[0]
+    rows[2] = truth.inputs[2]
+    status = ["missing", "missing", "certified", "missing"]
+    found = composed(StandIn("first", lambda _: (rows, truth.labels, status))).run(update)
+    guess = replace(RandomBaseline(RandomConfig()).run(update), labels=truth.labels)
+    assert unexplained_share(update, guess) < found.loss
     assert found.certificate is not None and found.certificate.certified == 1
     assert torch.equal(found.encoded[2], truth.inputs[2])
+
+
+@pytest.mark.parametrize("better", [0, 1])
+def test_a_guess_is_returned_only_where_it_explains_more_than_all_stages(
+    make_update: Any, encoder: TableEncoder, better: int
+) -> None:
+    update, truth = make_update(n=4, hidden=[9, 8], share_labels=False)
+    nearly = truth.inputs.clone()
+    nearly[0] = wrong(truth.inputs)[0]
+    rows = [nearly, wild(encoder)(update)[0]]
+    stages = [StandIn(f"stage {i}", lambda _, i=i: (rows[i ^ better], truth.labels, None)) for i in (0, 1)]
+    # Were the choice between stages to fall on the worse one, the guess would still not be better than both.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(composition, "misfit", lambda update, found, seed: -unexplained_share(update, found, seed))
+        found = composed(*stages).run(update)
+    assert torch.equal(found.encoded, rows[1])
+
+
+def test_without_a_baseline_that_serves_it_the_rows_found_are_returned(make_update: Any, encoder: TableEncoder) -> None:
+    update, _ = make_update(n=4, network="linear", share_labels=False)
+    damaged = replace(update, marginals={"columns": []})
+    with pytest.raises(UsageError):
+        RandomBaseline(RandomConfig()).check(damaged)
+    found = composed(StandIn("first", wild(encoder))).run(damaged)
+    assert torch.equal(found.encoded, wild(encoder)(update)[0])
 
 
 def test_of_shared_labels_the_rest_has_those_that_are_left(make_update: Any) -> None:

@@ -132,6 +132,9 @@ def test_networks_labels_cannot_be_restored_from_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="labels='bias' needs a bias in the last layer"):
         require_restorable(unbiased, "bias")
     require_restorable(unbiased, "geng")
+    for method in ("geng", "bias"):  # neither is proposed in place of the other
+        with pytest.raises(UnsupportedError, match=f"labels='{method}' needs [a-z ,]*$"):
+            require_restorable(nn.Linear(4, 2, bias=False), method)
     with pytest.raises(UnsupportedError, match="restored from a last Linear layer; Conv1d has none"):
         require_restorable(nn.Conv1d(1, 1, 1), "geng")
 

@@ -74,7 +74,7 @@ class AuditMaxConfig(AttackSettings):
     def _stage(self, name: str, **usual: Any) -> UpdateAttack:
         if name in RESTORED_BY:
             usual = {"labels": "true" if self.labels == "true" else RESTORED_BY[name], **usual}
-        try:
+        try:  # what the user has set wins
             return ATTACKS.get(name)(**{**usual, **(getattr(self, name) or {})})
         except UsageError as error:
             raise UsageError(f"{name}: {error}") from error
@@ -108,9 +108,9 @@ class ComposedAttack(UpdateAttack):
 
     Rows that a stage certifies are taken out of a gradient (`peeled_update`), so that the next stage sees the gradient
     of the others alone; a weight update is seen whole by every stage. Of the reconstructions that are not certified the
-    one that explains the update best is returned (`misfit`), which needs no truth; the best guess, where it explains
-    the update no worse. A stage that refuses an update is passed over. Stages of one name are alternatives: only the
-    first that serves is run.
+    one that explains the update best is returned (`misfit`), which needs no truth. If no row is certified and a guess
+    from public marginals explains the update at least as well, the guess is returned. A stage that refuses an update is
+    passed over. Stages of one name are alternatives: only the first that serves is run.
 
     Args:
         name: registry name.
@@ -140,7 +140,7 @@ class ComposedAttack(UpdateAttack):
         """Refuse an update that no stage serves.
 
         Raises:
-            ObservationError: what the last stage, which serves most, has against it.
+            ObservationError: what the last stage has against it.
             UnsupportedError: likewise.
         """
         stages = self._stages_of(update)
@@ -162,11 +162,15 @@ class ComposedAttack(UpdateAttack):
         self, update: ClientUpdate, seed: int, device: torch.device
     ) -> tuple[UpdateAttack, ClientUpdate] | None:
         """See `UpdateAttack.stepped`: the last stage, on what the others leave."""
-        course, (*first, last) = self._course(update, seed), self._stages_of(update)
-        for stage in first:
-            if stage.name != last.name and not course.is_over:
+        course, stages = self._course(update, seed), self._stages_of(update)
+        for stage in stages:
+            if course.is_over:
+                break
+            if stage.name != stages[-1].name:
                 _run_stage(stage, [course], device, None)
-        return None if course.is_over or not course.is_served_by(last) else (last, course.rest)
+            elif course.is_served_by(stage):
+                return stage, course.rest
+        return None
 
     def on_card(self, device: torch.device) -> Self:
         """See `UpdateAttack.on_card`, for every stage."""
@@ -186,7 +190,7 @@ class ComposedAttack(UpdateAttack):
             self.check(update)
         courses = [self._course(update, seed) for update, seed in zip(updates, seeds, strict=True)]
         most = max(len(of_kind) for of_kind in self.stages.values())
-        report = PartOfWork(progress, 1 / most)
+        report = PartOfWork(progress, 1 / max(len({one.name for one in of_kind}) for of_kind in self.stages.values()))
         for turn in range(most):
             for kind, stages in self.stages.items():
                 if turn < len(stages):
@@ -197,7 +201,7 @@ class ComposedAttack(UpdateAttack):
         return [course.best(self.name) for course in courses]
 
     def _course(self, update: ClientUpdate, seed: int) -> Course:
-        return Course(update, seed, self.threat_model.marginals)
+        return Course(update, seed, knows_marginals=self.threat_model.marginals)
 
     def _stages_of(self, update: ClientUpdate) -> list[UpdateAttack]:
         if not self.stages.get(update.kind):

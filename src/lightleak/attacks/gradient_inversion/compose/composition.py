@@ -80,7 +80,7 @@ class Course:
         rest: what the next stage is to attack.
     """
 
-    def __init__(self, update: ClientUpdate, seed: int, knows_marginals: bool) -> None:
+    def __init__(self, update: ClientUpdate, seed: int, *, knows_marginals: bool) -> None:
         self.update, self.seed, self.rest = update, seed, as_one_batch(update)
         self._knows_marginals = knows_marginals
         self._proven: Reconstruction | None = None
@@ -134,14 +134,14 @@ class Course:
     def best(self, name: str) -> Reconstruction:
         """The best explanation as the reconstruction of the attack ``name``; of equals the earlier stage's.
 
-        Where nothing is proven and a guess explains the update no worse, as behind a linear network, it is the guess.
+        If no row is certified and a guess explains the update at least as well as all of them, the guess is returned.
         """
         began = time.perf_counter()
         chosen, known = self._chosen(), [stage.threat_model for stage in self._ran]
-        if not (self.is_over or "certified" in chosen.status):
-            guess = self._guess(chosen.found)
+        is_open = not (self.is_over or "certified" in chosen.status)
+        if is_open and (guess := self._guess(chosen.found)):
             known.append(guess.found.threat_model)
-            chosen = guess if guess.residual <= chosen.residual else chosen
+            chosen = guess if guess.residual <= min(one.residual for one in self._explanations) else chosen
         self._seconds += time.perf_counter() - began
         return replace(
             chosen.found,
@@ -168,10 +168,13 @@ class Course:
             return proven[0]
         return min(self._explanations, key=lambda one: misfit(self.update, one.found, self._orders))
 
-    def _guess(self, found: Reconstruction) -> Explanation:
-        """What the baseline returns, with the labels that were found: every row is missing."""
+    def _guess(self, found: Reconstruction) -> Explanation | None:
+        """The baseline's guess with the labels that were found, every row missing; None where it refuses the update."""
+        baseline = ATTACKS.get("random")()
         update = self.update if self._knows_marginals else replace(self.update, marginals=None)
-        guess = replace(ATTACKS.get("random")().run(update, self.seed), labels=found.labels, settings=found.settings)
+        if refusal(baseline, update):
+            return None
+        guess = replace(baseline.run(update, self.seed), labels=found.labels, settings=found.settings)
         missing: tuple[RowStatus, ...] = ("missing",)
         n, share = len(guess.rows), unexplained_share(self.update, guess, self._orders)
         return Explanation(guess, missing * n, (False,) * n, share)

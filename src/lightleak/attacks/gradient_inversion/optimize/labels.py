@@ -39,11 +39,13 @@ def require_restorable(network: nn.Module, method: str) -> None:
             only layer: its formula divides by the mean sum of the layer's input, about 0 for standardized rows.
     """
     _, layer = last_linear(network)
-    if method == "bias" and layer.bias is None:
-        raise UnsupportedError("labels='bias' needs a bias in the last layer; use labels='geng'")
-    weights = [p for p in network.parameters() if p.dim() > 1]
-    if method == "geng" and len(weights) == 1:
-        raise UnsupportedError("labels='geng' needs a hidden layer, this network has none; use labels='bias'")
+    has_bias, is_only = layer.bias is not None, len([p for p in network.parameters() if p.dim() > 1]) == 1
+    if method == "bias" and not has_bias:
+        other = "" if is_only else "; use labels='geng'"
+        raise UnsupportedError(f"labels='bias' needs a bias in the last layer{other}")
+    if method == "geng" and is_only:
+        other = "; use labels='bias'" if has_bias else ""
+        raise UnsupportedError(f"labels='geng' needs a hidden layer, this network has none{other}")
 
 
 def restore_counts(
