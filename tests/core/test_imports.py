@@ -1,4 +1,4 @@
-"""Nothing is collected while a command imports PyTorch; a process that has it is not changed."""
+"""Nothing is collected while a command imports PyTorch; a process that already has PyTorch is left alone."""
 
 import gc
 import json

@@ -273,11 +273,10 @@ def measured(table: TableStatus) -> str:
         return DASH
     if table.measurements is None:
         return "read off"
-    found = [cell.n for cell in table.cells if cell.n]
-    fewest, most = min(found, default=table.measurements), max(found, default=table.measurements)
-    said = f"{fewest} {table.counted if most != 1 else _ONE[table.counted]}"
     # Cells may differ in n: some were measured again with more batches, others are over several values of a seed.
-    said = said if fewest == most else f"n {fewest} to {most}"
+    counts = sorted({cell.n for cell in table.cells if cell.n} or {table.measurements})
+    unit = _ONE[table.counted] if counts == [1] else table.counted
+    said = f"{counts[0]} {unit}" if len(counts) == 1 else f"n {counts[0]} to {counts[-1]}"
     return said + (f", {table.iterations} iterations" if table.iterations else "")
 
 

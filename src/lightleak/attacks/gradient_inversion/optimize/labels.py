@@ -44,7 +44,7 @@ def require_restorable(network: nn.Module, method: str) -> None:
         other = "" if is_only else "; use labels='geng'"
         raise UnsupportedError(f"labels='bias' needs a bias in the last layer{other}")
     if method == "geng" and is_only:
-        other = "; use labels='bias'" if has_bias else ""
+        other = "; use labels='bias' (of gradients alone) or labels='true'" if has_bias else ""
         raise UnsupportedError(f"labels='geng' needs a hidden layer, this network has none{other}")
 
 
