@@ -31,7 +31,7 @@ from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
 from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.core.ranks import detect_ranks
 from lightleak.experiments.pack import Knowledge
-from lightleak.targets.trainer import OneProcess, on_device, quiet_lightning
+from lightleak.targets.trainer import SPREAD, OneProcess, on_device, quiet_lightning
 
 PROGRAM = "lightleak.experiments.train_on_devices"
 
@@ -116,7 +116,7 @@ def make_trainer(
     """
     if taken := sorted(set(settings) & set(OURS)):
         raise UsageError(f"training.trainer cannot set {', '.join(taken)}: the audit sets them itself")
-    if environment is None and (places := places_of(settings, device)).world > 1:
+    if environment is None and SPREAD & settings.keys() and (places := places_of(settings, device)).world > 1:
         check_started(places)
         environment = cluster_environment()
     elif environment is None:

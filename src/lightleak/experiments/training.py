@@ -37,7 +37,7 @@ from lightleak.protocols.federated_data import FederatedData
 from lightleak.protocols.federation import FederatedAveraging
 from lightleak.targets.checkpoints import LastCheckpoint
 from lightleak.targets.classifier import TabularClassifier
-from lightleak.targets.trainer import interrupts, quiet_lightning
+from lightleak.targets.trainer import SPREAD, interrupts, quiet_lightning
 
 TRAINING_FILE = "training.json"
 """Written when the training is over, with the scores on the test rows."""
@@ -327,8 +327,7 @@ def check_trainer(settings: Mapping[str, Any], device: str, runs_beside_others: 
     """
     if runs_beside_others:
         resolve_device(device)
-        places = places_of(settings, device)
-        if places.world > 1:
+        if SPREAD & settings.keys() and (places := places_of(settings, device)).world > 1:
             raise UsageError(
                 "an audit of this kind runs its trainings side by side, each on one device; training.trainer asks for "
                 f"devices {places.devices} and num_nodes {places.nodes} in each"

@@ -15,6 +15,9 @@ from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 # pytorch-tabular imports Lightning's other packages, and the last one imported configures logging for all of them.
 LOGGERS = ("lightning", "lightning.pytorch", "lightning.fabric", "pytorch_lightning", "lightning_fabric")
 
+SPREAD = frozenset({"devices", "num_nodes", "strategy"})
+"""Arguments of the Trainer that may ask for several processes; without them an audit trains on one device."""
+
 
 def on_device(device: torch.device | str) -> dict[str, Any]:
     """Arguments of ``lightning.Trainer`` for one device.

@@ -8,6 +8,7 @@ import torch
 
 from lightleak.attacks.model_inversion import INVERSION_ATTACKS, Workplace
 from lightleak.attacks.model_inversion.fitted_plgmi import FittedPLGMI
+from lightleak.attacks.model_inversion.gan import EPOCH
 from lightleak.attacks.model_inversion.plgmi import PLGMI
 from lightleak.attacks.model_inversion.released import rebuild
 from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
@@ -128,8 +129,12 @@ def test_what_the_target_sees_of_a_sample_changes_the_training(released: Release
 def test_a_fit_goes_on_from_its_checkpoint(released: ReleasedModel, tmp_path: Any) -> None:
     whole = fitted(released)
 
+    told: list[float] = []
+
     def stop(done: float) -> None:
-        raise InterruptedError
+        told.append(done)
+        if len(told) > EPOCH:
+            raise InterruptedError
 
     with pytest.raises(InterruptedError):
         PLGMI(**SMALL).fit(released, 1, Workplace(folder=tmp_path, progress=stop))

@@ -11,10 +11,7 @@ from lightning.pytorch.callbacks import Callback
 from lightleak.attacks.model_inversion.attack import Workplace
 from lightleak.attacks.model_inversion.gan import ConditionalGAN
 from lightleak.targets.checkpoints import LastCheckpoint
-from lightleak.targets.trainer import alone_on, interrupts, on_device, quiet_lightning
-
-SPREAD = {"devices", "num_nodes", "strategy"}
-"""Arguments of the Trainer that ask for several processes."""
+from lightleak.targets.trainer import SPREAD, alone_on, interrupts, on_device, quiet_lightning
 
 
 def train_gan(gan: ConditionalGAN, at: Workplace, trainer: Mapping[str, Any] | None = None) -> float:
@@ -52,7 +49,7 @@ def train_gan(gan: ConditionalGAN, at: Workplace, trainer: Mapping[str, Any] | N
 
 
 class _Progress(Callback):
-    """Time every epoch and report progress; a resumed training keeps the seconds already spent."""
+    """Time every epoch and report every iteration; a resumed training keeps the seconds already spent."""
 
     def __init__(self, at: Workplace) -> None:
         self.at = at
@@ -65,6 +62,10 @@ class _Progress(Callback):
 
     def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         self.seconds += time.perf_counter() - self._since
+
+    def on_train_batch_end(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, outputs: Any, batch: int, batch_idx: int
+    ) -> None:
         if self.at.progress is not None and isinstance(pl_module, ConditionalGAN):
             self.at.progress((pl_module.done - self._reported) / pl_module.config.iterations)
             self._reported = pl_module.done
