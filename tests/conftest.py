@@ -10,10 +10,11 @@ import runpy
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ import torch
 from hypothesis import settings
 from rich.console import Console
 
+import lightleak
 from lightleak.attacks import ATTACKS
 from lightleak.callbacks.capture_store import Capture
 from lightleak.experiments.clients import FreshClients
@@ -31,7 +33,8 @@ from lightleak.experiments.load import parse_config
 from lightleak.experiments.run import run_audit
 from lightleak.targets import NETWORKS
 
-ONE_RANK = Path(__file__).with_name("one_rank.py")
+FORKED_SCRIPT = Path(__file__).with_name("forked_script.py")
+COMMAND = Path(lightleak.__file__).with_name("__main__.py")
 
 # A slow machine must not fail a property, and a failure must come back on the next run.
 settings.register_profile("lightleak", deadline=None, derandomize=True)
@@ -73,12 +76,60 @@ def data_dir() -> Path:
     return folder
 
 
+def forked(
+    script: Path, arguments: Sequence[object], environment: Mapping[str, str], said: Path
+) -> multiprocessing.process.BaseProcess:
+    """A process that runs a script, and appends what it says to a file; not started yet.
+
+    It is forked from the server of `lightleak.experiments.engine`, which has imported what it needs.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    given = {
+        "script": str(script),
+        "arguments": list(map(str, arguments)),
+        "environment": dict(environment),
+        "folder": os.getcwd(),
+        "said": str(said),
+    }
+    return context.Process(target=runpy.run_path, args=(str(FORKED_SCRIPT), {"given": given}, "__main__"))
+
+
+def wait_for(processes: Sequence[multiprocessing.process.BaseProcess], said: Path) -> None:
+    """Start the processes, and fail unless all of them end well within four minutes."""
+    until = time.monotonic() + 240
+    try:
+        for one in processes:
+            one.start()
+        for one in processes:
+            one.join(until - time.monotonic())
+    finally:
+        for one in processes:
+            one.kill()
+            one.join()
+    assert [one.exitcode for one in processes] == [0] * len(processes), (
+        said.read_text()[-4000:] if said.exists() else "nothing said"
+    )
+
+
+@pytest.fixture
+def run_forked(tmp_path: Path) -> Callable[..., str]:
+    """Runs a script, or ``lightleak`` where none is given, in a process of its own; returns what it said."""
+
+    def run(*arguments: object, script: Path = COMMAND, **environment: str) -> str:
+        said = tmp_path / f"said-{uuid4().hex}"
+        wait_for([forked(script, arguments, {**os.environ, "OMP_NUM_THREADS": "1", **environment}, said)], said)
+        return said.read_text()
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def leave_results(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Runs a script on two processes; returns the folder it was told to leave its results in, a new one by default.
 
-    Both are forked from the server of `lightleak.experiments.engine`, which has imported what they need, and have the
-    environment that Lightning gives to processes that it starts. That it starts them is tested with a whole audit.
+    Both have the environment that Lightning gives to processes that it starts. That it starts them is tested with a
+    whole audit.
     """
 
     def run(script: Path, folder: Path | None = None) -> Path:
@@ -92,27 +143,9 @@ def leave_results(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Pat
         environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "NODE_RANK": "0", "WORLD_SIZE": "2"}
         # gloo would otherwise look the host's name up.
         environment |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "GLOO_SOCKET_IFNAME": "lo"}
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(PRELOADED)
         said = tmp_path_factory.mktemp("said") / "ranks"
-        given = {"script": str(script), "folder": str(folder), "said": str(said)}
-        of_ranks = [given | {"environment": environment | {"LOCAL_RANK": str(rank)}} for rank in (0, 1)]
-        ranks = [
-            context.Process(target=runpy.run_path, args=(str(ONE_RANK), {"given": one}, "__main__")) for one in of_ranks
-        ]
-        until = time.monotonic() + 240
-        try:
-            for rank in ranks:
-                rank.start()
-            for rank in ranks:
-                rank.join(until - time.monotonic())
-        finally:
-            for rank in ranks:
-                rank.kill()
-                rank.join()
-        assert [rank.exitcode for rank in ranks] == [0, 0], (
-            said.read_text()[-4000:] if said.exists() else "nothing said"
-        )
+        ranks = [forked(script, [folder], environment | {"LOCAL_RANK": str(rank)}, said) for rank in (0, 1)]
+        wait_for(ranks, said)
         return folder
 
     return run

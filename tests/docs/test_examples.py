@@ -1,12 +1,9 @@
 """The files that docs/extend.md shows are executed, registered, used and described by a card."""
 
 import json
-import os
 import re
 import runpy
 import shlex
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -158,7 +155,10 @@ def test_an_example_has_a_card_by_itself(execute: Callable[[str], None], name: s
 
 
 @pytest.mark.slow
-def test_the_variable_loads_a_file_into_every_process(tmp_path: Path) -> None:
+def test_the_variable_loads_a_file_into_every_process(
+    tmp_path: Path, run_forked: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(EXAMPLES.parents[1])
     commands = [shlex.split(line) for line in PAGE.splitlines() if "commonest_value.py lightleak" in line]
     assert [words[2] for words in commands] == ["explain", "audit"]
     quick = [
@@ -173,31 +173,20 @@ def test_the_variable_loads_a_file_into_every_process(tmp_path: Path) -> None:
     ]
     for (variable, _, *arguments), more in zip(commands, ([], quick), strict=True):
         name, _, value = variable.partition("=")
-        done = subprocess.run(
-            [sys.executable, "-m", "lightleak", *arguments, *more],
-            env={**os.environ, name: value, "OMP_NUM_THREADS": "1"},
-            cwd=EXAMPLES.parents[1],
-            capture_output=True,
-            text=True,
-            timeout=240,
-        )
-        assert done.returncode == 0, done.stderr
-        assert "commonest" in done.stdout
+        assert "commonest" in run_forked(*arguments, *more, **{name: value})
     rows = json.loads((tmp_path / "run" / "results.json").read_text())["rows"]
     assert [row["attack"] for row in rows] == ["commonest_value"] * 2
 
 
 @pytest.mark.slow
-def test_the_kind_of_audit_runs_resumes_and_reports_from_one_file(tmp_path: Path) -> None:
+def test_the_kind_of_audit_runs_resumes_and_reports_from_one_file(
+    tmp_path: Path, run_forked: Callable[..., str]
+) -> None:
     folder, config = tmp_path / "run", tmp_path / "label-guess.yaml"
     config.write_text("kind: label-guess\ndata: {name: synthetic}\nrows: 100\n")
 
     def lightleak(*arguments: object) -> str:
-        environment = os.environ | {"LIGHTLEAK_PLUGINS": str(EXAMPLES / "label_guess.py"), "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, "-m", "lightleak", *map(str, arguments)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
-        assert done.returncode == 0, done.stderr[-2000:]
-        return done.stdout
+        return run_forked(*arguments, LIGHTLEAK_PLUGINS=str(EXAMPLES / "label_guess.py"))
 
     said = lightleak("audit", config, "--output", folder, "--rows", "50")
     (row,) = json.loads((folder / "results.json").read_text())["rows"]

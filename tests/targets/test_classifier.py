@@ -1,8 +1,7 @@
 """The LightningModule: learns, logs, steps as written down, and comes back from a checkpoint."""
 
 import json
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import lightning
@@ -194,11 +193,10 @@ print(json.dumps({"ranks": ranks, "alone": alone, "moved": moved}))
 """
 
 
-def test_two_ranks_log_the_metrics_of_the_whole_set(tmp_path: Path) -> None:
+def test_two_ranks_log_the_metrics_of_the_whole_set(tmp_path: Path, run_forked: Callable[..., str]) -> None:
     """In a process of its own: forking one that has run threads may hang."""
-    command = [sys.executable, "-c", TWO_RANKS, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout.splitlines()[-1])
+    script = tmp_path / "two_ranks.py"
+    script.write_text(TWO_RANKS)
+    result = json.loads(run_forked(tmp_path, script=script).splitlines()[-1])
     assert result["moved"]
     assert result["ranks"] == pytest.approx(result["alone"], rel=1e-5)

@@ -153,7 +153,7 @@ def test_one_thread_a_trial_and_the_number_is_given_back(tmp_path: Path, tiny_st
 def test_kills_cost_no_trial_and_none_is_counted_twice(tmp_path: Path, write_study: Any, silent: Any) -> None:
     """First a worker is killed, then the driver; the resumed study is that of one process without a kill."""
     file = write_study(
-        study__budget={"restart_steps": 3000}, study__trials=5, study__held_out=0, study__sampler="random"
+        study__budget={"restart_steps": 1500}, study__trials=5, study__held_out=0, study__sampler="random"
     )
     folder, whole = tmp_path / "study", tmp_path / "whole"
     arguments = [sys.executable, "-m", "lightleak", "tune", str(file), "--output", str(folder), "--workers", "2"]

@@ -1,4 +1,4 @@
-"""Run in a forked process by the fixture `leave_results`: becomes one rank of a training, and runs its script."""
+"""Run in a process that `tests.conftest.forked` made: takes what it was given, and runs its script."""
 
 import os
 import runpy
@@ -7,9 +7,10 @@ from typing import Any
 
 if __name__ == "__main__":
     given: dict[str, Any] = globals()["given"]
+    os.chdir(given["folder"])
     os.environ.clear()
     os.environ.update(given["environment"])
-    sys.argv = [given["script"], given["folder"]]
+    sys.argv = [given["script"], *given["arguments"]]
     with open(given["said"], "a") as log:
         os.dup2(log.fileno(), sys.stdout.fileno())
         os.dup2(log.fileno(), sys.stderr.fileno())
