@@ -3,11 +3,14 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import lightning
+import pandas as pd
 import pytest
 import torch
 import torch.nn.functional as F
+from lightning.pytorch.loggers import CSVLogger
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -69,6 +72,28 @@ def test_logged_values_equal_the_whole_set(layout: EncodedLayout, tmp_path: Path
     assert tested["test/loss"] == pytest.approx(float(F.cross_entropy(logits, data.tensors[1])))
     assert tested["test/accuracy"] == pytest.approx(float((logits.argmax(1) == data.tensors[1]).float().mean()))
     assert tested["test/auroc"] == pytest.approx(float(wins), abs=1e-6)
+
+
+def test_every_epoch_logs_its_own_rows_once(layout: EncodedLayout, tmp_path: Path) -> None:
+    """Handed a metric at every batch, a Trainer would walk over all that it holds of the batches before."""
+    told, losses = [], []
+
+    class Watched(TabularClassifier):
+        def log(self, name: str, *values: Any, **options: Any) -> None:
+            told.append(name)
+            super().log(name, *values, **options)
+
+        def training_step(self, batch: Any, batch_index: int) -> torch.Tensor:
+            loss = super().training_step(batch, batch_index)
+            losses.append(float(loss) * len(batch[1]))
+            return loss
+
+    classifier = Watched(NetworkSpec("linear", 2, layout), OptimizerConfig("sgd", 1.0), seed=0)
+    run = trainer(tmp_path, max_epochs=3, logger=CSVLogger(tmp_path))
+    run.fit(classifier, DataLoader(problem(layout, 2, rows=50), batch_size=16))  # four batches, the last of two rows
+    assert told.count("train/loss") == 3
+    logged = pd.read_csv(next(tmp_path.rglob("metrics.csv")))["train/loss"].tolist()
+    assert logged == pytest.approx([sum(losses[4 * epoch : 4 * epoch + 4]) / 50 for epoch in range(3)])
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
