@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import torch
 import torch.nn.functional as F
+from lightning.pytorch.callbacks import LambdaCallback
 from lightning.pytorch.loggers import CSVLogger
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -76,7 +77,7 @@ def test_logged_values_equal_the_whole_set(layout: EncodedLayout, tmp_path: Path
 
 def test_every_epoch_logs_its_own_rows_once(layout: EncodedLayout, tmp_path: Path) -> None:
     """Handed a metric at every batch, a Trainer would walk over all that it holds of the batches before."""
-    told, losses = [], []
+    told, losses, seen = [], [], []
 
     class Watched(TabularClassifier):
         def log(self, name: str, *values: Any, **options: Any) -> None:
@@ -89,11 +90,18 @@ def test_every_epoch_logs_its_own_rows_once(layout: EncodedLayout, tmp_path: Pat
             return loss
 
     classifier = Watched(NetworkSpec("linear", 2, layout), OptimizerConfig("sgd", 1.0), seed=0)
-    run = trainer(tmp_path, max_epochs=3, logger=CSVLogger(tmp_path))
+
+    def note_epoch(run: lightning.Trainer, _: lightning.LightningModule) -> None:
+        seen.append(float(run.callback_metrics["train/loss"]))
+
+    run = trainer(
+        tmp_path, max_epochs=3, logger=CSVLogger(tmp_path), callbacks=[LambdaCallback(on_train_epoch_end=note_epoch)]
+    )
     run.fit(classifier, DataLoader(problem(layout, 2, rows=50), batch_size=16))  # four batches, the last of two rows
     assert told.count("train/loss") == 3
     logged = pd.read_csv(next(tmp_path.rglob("metrics.csv")))["train/loss"].tolist()
     assert logged == pytest.approx([sum(losses[4 * epoch : 4 * epoch + 4]) / 50 for epoch in range(3)])
+    assert seen == pytest.approx(logged)  # callbacks know an epoch's metrics when it ends
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])

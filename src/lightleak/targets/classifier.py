@@ -98,18 +98,6 @@ class TabularClassifier(lightning.LightningModule):
         """Update the test metrics."""
         self._step("test", self.test_metrics, self.test_loss, batch)
 
-    def on_train_epoch_end(self) -> None:
-        """Log the epoch's training metrics."""
-        self._log_epoch("train", self.train_metrics, self.train_loss)
-
-    def on_validation_epoch_end(self) -> None:
-        """Log the validation metrics."""
-        self._log_epoch("val", self.val_metrics, self.val_loss)
-
-    def on_test_epoch_end(self) -> None:
-        """Log the test metrics."""
-        self._log_epoch("test", self.test_metrics, self.test_loss)
-
     def predict_step(self, batch: Batch, batch_index: int) -> Tensor:
         """Class probabilities ``[n, n_classes]``."""
         return torch.softmax(self(batch[0]), dim=-1)
@@ -126,12 +114,10 @@ class TabularClassifier(lightning.LightningModule):
             return logits.sum()  # a Poisson batch may hold no row: nothing to log, and a gradient of zero
         loss = self.criterion(logits, labels)
         probabilities = torch.softmax(logits.detach().float(), dim=-1)
+        is_first = not mean_loss.update_called
         metrics.update(probabilities[:, 1] if self.n_classes == 2 else probabilities, labels)
         mean_loss.update(loss, len(labels))
+        if is_first:  # at every batch, a Trainer would walk over all that the metrics hold of the batches before
+            self.log(f"{stage}/loss", mean_loss, on_step=False, on_epoch=True, batch_size=len(labels))
+            self.log_dict(metrics, on_step=False, on_epoch=True, batch_size=len(labels))
         return loss
-
-    def _log_epoch(self, stage: str, metrics: MetricCollection, mean_loss: RowMean) -> None:
-        """Log once per epoch: at every batch, a Trainer walks over all that the metrics hold of the batches before."""
-        if mean_loss.update_called:  # no Poisson batch may hold a row, and a run may go on at the end of an epoch
-            self.log(f"{stage}/loss", mean_loss)
-            self.log_dict(metrics)

@@ -192,21 +192,11 @@ class SplitClassifier(lightning.LightningModule):
 
     def validation_step(self, batch: Batch, batch_index: int) -> None:
         """Update the validation metrics."""
-        self._evaluate(self.val_metrics, self.val_loss, batch)
+        self._evaluate("val", self.val_metrics, self.val_loss, batch)
 
     def test_step(self, batch: Batch, batch_index: int) -> None:
         """Update the test metrics."""
-        self._evaluate(self.test_metrics, self.test_loss, batch)
-
-    def on_validation_epoch_end(self) -> None:
-        """Log the validation metrics, once: see `TabularClassifier`."""
-        self.log("val/loss", self.val_loss)
-        self.log_dict(self.val_metrics)
-
-    def on_test_epoch_end(self) -> None:
-        """Log the test metrics."""
-        self.log("test/loss", self.test_loss)
-        self.log_dict(self.test_metrics)
+        self._evaluate("test", self.test_metrics, self.test_loss, batch)
 
     def predict_step(self, batch: Batch, batch_index: int) -> Tensor:
         """Class probabilities ``[n, n_classes]``."""
@@ -226,12 +216,16 @@ class SplitClassifier(lightning.LightningModule):
         logits = self.network.logits(sent)
         return logits if logits.dtype == torch.float64 else logits.float()
 
-    def _evaluate(self, metrics: MetricCollection, mean_loss: MeanMetric, batch: Batch) -> None:
+    def _evaluate(self, stage: str, metrics: MetricCollection, mean_loss: MeanMetric, batch: Batch) -> None:
         inputs, labels, _ = batch
+        is_first = not mean_loss.update_called
         if len(labels):  # a last batch may have fewer rows than there are ranks
             logits = self._answer(inputs)
             metrics.update(torch.sigmoid(logits) if logits.ndim == 1 else torch.softmax(logits, -1), labels)
             mean_loss.update(loss_sum(logits, labels) / len(labels), len(labels))
+        if is_first:  # see `TabularClassifier`
+            self.log(f"{stage}/loss", mean_loss, on_step=False, on_epoch=True, batch_size=len(labels))
+            self.log_dict(metrics, on_step=False, on_epoch=True, batch_size=len(labels))
 
     def _check_loaders(self, loaders: Any) -> None:
         listed: Iterable[Any] = loaders if isinstance(loaders, list | tuple) else [loaders]
