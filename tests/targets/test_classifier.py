@@ -104,6 +104,30 @@ def test_every_epoch_logs_its_own_rows_once(layout: EncodedLayout, tmp_path: Pat
     assert seen == pytest.approx(logged)  # callbacks know an epoch's metrics when it ends
 
 
+def test_rows_of_an_interrupted_training_are_not_counted(layout: EncodedLayout, tmp_path: Path) -> None:
+    spec = NetworkSpec("linear", 2, layout)
+    stopped, fresh = TabularClassifier(spec, seed=0), TabularClassifier(spec, seed=0)
+    loader = DataLoader(problem(layout, 2, rows=50), batch_size=16)
+
+    class Stopped(Exception):
+        pass
+
+    def stop(*_: object) -> None:
+        raise Stopped
+
+    for work, hook in (("fit", "on_train_batch_end"), ("validate", "on_validation_batch_end")):
+        with pytest.raises(Stopped):
+            getattr(trainer(tmp_path, callbacks=[LambdaCallback(**{hook: stop})]), work)(stopped, loader)
+    assert stopped.train_loss.update_called and stopped.val_loss.update_called
+    fresh.network.load_state_dict(stopped.network.state_dict())
+    found = []
+    for classifier in (stopped, fresh):
+        run = trainer(tmp_path, max_epochs=2, num_sanity_val_steps=0)
+        run.fit(classifier, loader, loader)
+        found.append({name: float(value) for name, value in run.callback_metrics.items()})
+    assert found[0] == found[1] and set(found[0]) >= {"train/loss", "train/auroc", "val/loss", "val/auroc"}
+
+
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_sgd_steps_equal_the_manual_ones(layout: EncodedLayout, tmp_path: Path, momentum: float) -> None:
     data = problem(layout, 2, rows=16)

@@ -102,6 +102,18 @@ class TabularClassifier(lightning.LightningModule):
         """Class probabilities ``[n, n_classes]``."""
         return torch.softmax(self(batch[0]), dim=-1)
 
+    def on_train_start(self) -> None:
+        """Drop what a training that was interrupted within an epoch has left."""
+        _reset(self.train_metrics, self.train_loss)
+
+    def on_validation_start(self) -> None:
+        """Drop what an interrupted validation has left."""
+        _reset(self.val_metrics, self.val_loss)
+
+    def on_test_start(self) -> None:
+        """Drop what an interrupted test has left."""
+        _reset(self.test_metrics, self.test_loss)
+
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """The optimizer of `optimizer_config`, wrapped where asked for."""
         optimizer = self.optimizer_config.build(self.network.parameters())
@@ -121,3 +133,8 @@ class TabularClassifier(lightning.LightningModule):
             self.log(f"{stage}/loss", mean_loss, on_step=False, on_epoch=True, batch_size=len(labels))
             self.log_dict(metrics, on_step=False, on_epoch=True, batch_size=len(labels))
         return loss
+
+
+def _reset(metrics: MetricCollection, mean_loss: RowMean) -> None:
+    metrics.reset()
+    mean_loss.reset()

@@ -144,6 +144,27 @@ def test_trains_and_evaluates(make_data: MakeData, make_trainer: MakeTrainer, n_
     assert tested["test/accuracy"] == pytest.approx(float(accuracy))
 
 
+@pytest.mark.parametrize("work", ["validate", "test"])
+def test_rows_of_an_interrupted_evaluation_are_not_counted(
+    make_data: MakeData, make_trainer: MakeTrainer, work: str
+) -> None:
+    data, module = make_data(), SplitClassifier(SplitSpec((5, 3), 2), seed=0)
+    data.validation = data.test
+    (whole,) = getattr(make_trainer(), work)(module, data, verbose=False)
+    evaluate, loss = module._evaluate, {"validate": module.val_loss, "test": module.test_loss}[work]
+
+    def stop(*arguments: Any) -> None:
+        evaluate(*arguments)
+        raise InterruptedError
+
+    module._evaluate = stop  # type: ignore[method-assign]
+    with pytest.raises(InterruptedError):
+        getattr(make_trainer(), work)(module, data)
+    assert loss.update_called
+    module._evaluate = evaluate  # type: ignore[method-assign]
+    assert getattr(make_trainer(), work)(module, data, verbose=False) == [whole]
+
+
 @pytest.mark.parametrize("n_classes", [2, 5])
 def test_the_logged_training_loss_is_the_mean_over_the_epochs_rows(
     make_data: MakeData, make_trainer: MakeTrainer, n_classes: int

@@ -183,12 +183,16 @@ class SplitClassifier(lightning.LightningModule):
         self.log("train/loss", (total[0] / total[1]).float(), sync_dist=True)
 
     def on_validation_start(self) -> None:
-        """Check the loaders."""
+        """Check the loaders, and drop what an interrupted validation has left."""
         self._check_loaders(self.trainer.val_dataloaders)
+        self.val_metrics.reset()
+        self.val_loss.reset()
 
     def on_test_start(self) -> None:
-        """Check the loaders."""
+        """Check the loaders, and drop what an interrupted test has left."""
         self._check_loaders(self.trainer.test_dataloaders)
+        self.test_metrics.reset()
+        self.test_loss.reset()
 
     def validation_step(self, batch: Batch, batch_index: int) -> None:
         """Update the validation metrics."""
