@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightleak.core.summary import Summary, summarize
-from lightleak.reproductions.comparison import FEWEST, Compared, chance_of_agreement, markdown
+from lightleak.reproductions.comparison import FEWEST, Compared, chance_of_agreement, markdown, rounding
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
 
 CELL = PaperCell("cell_accuracy", "percent", 79.3, 4.5, dataset="adult", attack="tableak", batch_size=32)
@@ -57,6 +57,18 @@ def test_measurements_that_are_all_equal_are_taken_to_spread_as_the_papers_do() 
         equal = Summary(79.3 + above, 0.0, 5, 79.3 + above, 79.3 + above)
         assert Compared(CELL, equal, measurements=50).agrees is agrees
         assert Compared(CELL, replace(equal, n=1), measurements=50, is_fact=True).agrees is (above < 1.3)
+
+
+def test_a_printed_zero_keeps_its_digits() -> None:
+    for metric, unit, mean, half in (
+        ("continuous_entropy", "nats", -4.0, 0.005),
+        ("cell_accuracy", "percent", 95.0, 0.05),
+        ("distinguishing_accuracy", "fraction", 0.5, 0.005),
+        ("absolute_error", "fraction", 0.03, 0.00005),
+        ("psnr", "dB", 20.0, 0.05),
+        ("rows", "count", 1000.0, 0.5),
+    ):
+        assert rounding(PaperCell(metric, unit, mean)) == pytest.approx(half, rel=1e-3), unit
 
 
 def test_chance_is_agreement_after_an_exchange() -> None:

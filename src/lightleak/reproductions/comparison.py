@@ -18,8 +18,11 @@ NOT_COMPARED = ("correlation", "distance", "seconds")
 stated."""
 DECIMALS = {"count": 0, "fraction": 4, "distance": 4}
 """Decimals with which numbers of a unit are shown; others by magnitude."""
-PRINTED_DECIMALS = DECIMALS | {"percent": 1}
-"""Decimals that papers print of a unit; of others, those of the number itself."""
+PRINTED_DECIMALS = DECIMALS | {
+    **dict.fromkeys(("percent", "dB", "hours", "labels"), 1),
+    **dict.fromkeys(("nats", "normalized", "squared_distance", "distinguishing_accuracy"), 2),
+}
+"""Decimals that papers print of a metric or a unit; of others, those of the number itself."""
 RULE = (
     "two values agree if their difference is within the combined 95% interval of both means and half a unit of the "
     "last printed digit; where the paper prints no deviation, its measurements are taken to spread as ours do, and "
@@ -132,8 +135,9 @@ def rounding(cell: PaperCell) -> float:
     >>> round(rounding(PaperCell("cell_accuracy", "percent", 79.0)), 6), round(rounding(PaperCell("n", "rows", 339)), 6)
     (0.05, 0.5)
     """
-    _, _, decimals = f"{cell.mean:.12g}".partition(".")
-    return 0.5 * 10.0 ** -PRINTED_DECIMALS.get(cell.unit, len(decimals)) + 1e-9
+    _, _, written = f"{cell.mean:.12g}".partition(".")
+    decimals = PRINTED_DECIMALS.get(cell.metric, PRINTED_DECIMALS.get(cell.unit, len(written)))
+    return 0.5 * 10.0**-decimals + 1e-9
 
 
 def chance_of_agreement(compared: Sequence[Compared]) -> float | None:

@@ -135,6 +135,9 @@ def test_as_published_is_what_its_code_does():
     made = attack_named("provfl_b", config.attacks["provfl_b"]).options()
     assert (made["features"], made["clip"]) == ("sorted", False)
     assert audit_of(training_of(ONE, False), [ONE], Selection()).attack_epochs == (18,)
+    boosted = replace(ONE, attack="provfl_b", option="estimator", value="xgboost")
+    for published, estimator in ((True, "xgboost_published"), (False, "xgboost")):
+        assert attack_named(*attack_of(boosted, published)).options()["estimator"] == estimator
 
 
 @pytest.mark.slow
@@ -196,6 +199,19 @@ def test_values_are_those_of_the_cells_own_setting():
         row | {"absolute_error": None},
     ]
     assert values_of(replace(ONE, attack="provfl_b"), rows, False) == [0.1]
+
+
+def test_trainings_of_a_seed_for_several_properties_count_once():
+    row = {"setting": training_of(ONE, False).name, "defense": "none", "epoch": 18, "label": "provfl_b"}
+    rows = [
+        row | {"property": name, "seed": seed, "adversary": adversary, "auc": 0.8 + 0.1 * seed + off}
+        for seed in (0, 1)
+        for name, off in (("sex=Male", 0.01), ("race=White", -0.01))
+        for adversary in ("C1", "C2")
+    ]
+    cell = replace(ONE, metric="auc", property_name=None, adversary=None)
+    found = SplitTrainings(replace(load_paper_table("provfl-table13"), cells=(cell,)), Selection()).measured(cell, rows)
+    assert (found.n, found.mean) == (2, pytest.approx(0.85))
 
 
 def test_figure_5_has_a_point_for_every_setting():

@@ -14,7 +14,7 @@ import torch
 
 from lightleak.attacks.property_inference import PROPERTY_ATTACKS
 from lightleak.core.errors import LightLeakError, UnsupportedError
-from lightleak.core.summary import Summary, summarize
+from lightleak.core.summary import Summary, summarize, summarize_by
 from lightleak.data.datasets.nus_wide import IMAGE_COLUMNS, TEXT_COLUMNS
 from lightleak.data.property import Property
 from lightleak.experiments.kinds.vertical.config import VerticalConfig, VerticalDataConfig
@@ -22,7 +22,17 @@ from lightleak.experiments.kinds.vertical.job import Job, plan_jobs
 from lightleak.experiments.kinds.vertical.rows import beside_own_columns
 from lightleak.experiments.kinds.vertical.world import load_whole, prepare_world
 from lightleak.reproductions.paper.values import PaperCell, paper_settings
-from lightleak.reproductions.reproduction import FactTable, Place, Reproduction, Row, Rows, Stage, Work, options_at_hand
+from lightleak.reproductions.reproduction import (
+    FactTable,
+    Place,
+    Reproduction,
+    Row,
+    Rows,
+    Stage,
+    Work,
+    options_at_hand,
+    scale,
+)
 from lightleak.reproductions.settings import TRIALS, Selection
 
 SETTINGS = paper_settings("provfl")
@@ -109,7 +119,8 @@ def attack_of(cell: PaperCell, as_published: bool) -> tuple[str, dict[str, Any]]
             settings["strength"] = float(cell.value)
             label = f"provfl_m lambda {cell.value}"
     if cell.option and cell.option in PROPERTY_ATTACKS.get(name)().options():  # our own attack may have no such setting
-        settings[cell.option] = cell.value
+        is_their_xgboost = as_published and (cell.option, cell.value) == ("estimator", "xgboost")
+        settings[cell.option] = "xgboost_published" if is_their_xgboost else cell.value
         label = f"{name} {cell.option} {cell.value}"
     return label, settings
 
@@ -240,10 +251,21 @@ class SplitTrainings(Reproduction):
 
     def values(self, cell: PaperCell, rows: Rows) -> Iterable[float]:
         """One per seed, and per property where the cell names none."""
+        return super().values(cell, self.trainings(cell, rows))
+
+    def trainings(self, cell: PaperCell, rows: Rows) -> Rows:
+        """The rows behind a cell, once where it is about a training, of which every attack on it has a row."""
         found = self.behind(cell, rows)
-        if cell.attack is None:  # of the training, of which every attack on it has a row
-            found = list({(row["seed"], row["property"]): row for row in found}.values())
-        return super().values(cell, found)
+        if cell.attack is not None:
+            return found
+        return list({(row["seed"], row["property"]): row for row in found}.values())
+
+    def measured(self, cell: PaperCell, rows: Rows) -> Summary:
+        """Over seeds: its trainings for several properties share its split, and count once."""
+        if cell.attack is not None:
+            return super().measured(cell, rows)
+        column, factor = self.column(cell), scale(cell)
+        return summarize_by((row["seed"], factor * row[column]) for row in self.trainings(cell, rows))
 
     def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
         """What a reader of these cells must know."""

@@ -208,7 +208,8 @@ def _task_knowledge(done: Trained) -> TaskKnowledge:
 def _score(games: Rows) -> Summary:
     """Share of games in which the right world was named, with Wilson's interval over seeds.
 
-    The two games of a seed share their rows and random draws, so that a seed counts once.
+    The two games of a seed share their rows and random draws, so that a seed counts once. The deviation is that of a
+    seed's answer, right or wrong.
     """
     if not games:
         return summarize([])
@@ -216,4 +217,4 @@ def _score(games: Rows) -> Summary:
     accuracy = two_world_accuracy(lambda row: int(row["answer"]), *played).accuracy
     seeds = {row["seed"] for row in games}
     low, high = wilson(accuracy, len(seeds))
-    return Summary(accuracy, math.nan, len(seeds), max(0.0, low), min(1.0, high))
+    return Summary(accuracy, math.sqrt(accuracy * (1 - accuracy)), len(seeds), max(0.0, low), min(1.0, high))

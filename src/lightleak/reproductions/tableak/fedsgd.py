@@ -311,7 +311,7 @@ class GradientAttacks(UpdateAttacks):
     def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
         """Where a run departs from the paper or from our defaults, and why; only what concerns these cells."""
         return {
-            "network": True,
+            "network": any(not cell.training_epochs for cell in self.cells),
             "statistics": True,
             "random": any(cell.attack == "random" for cell in self.cells),
             "start": any(map(depends_on_start, self.cells)),
