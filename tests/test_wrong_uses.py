@@ -280,7 +280,7 @@ WRONG_USES: list[tuple[str, str, str]] = [
 
 MISSING_PACKAGES: list[tuple[str, str, str]] = [
     # A package that is not installed, a use that needs it, the extra that brings it.
-    ("opacus", f"{AUDIT} --defense.name dp_sgd --defense.options.noise_multiplier 1", "lightleak[dp]"),
+    ("opacus", f"{AUDIT} --defense.name dp_sgd --defense.options.noise_multiplier 1", '-e ".[dp]"'),
 ]
 
 

@@ -29,8 +29,8 @@ MAKERS = {name: registry.get(name) for registry in (ATTACKS, PROPERTY_ATTACKS, I
 DEFENSES = {
     (name, family): registry.get(name)
     for family, registry in (
-        ("horizontal: what a client sends", UPDATE_DEFENSES),
-        ("horizontal: how a client trains", TRAINING_DEFENSES),
+        ("updates: what a client sends", UPDATE_DEFENSES),
+        ("updates: how a client trains", TRAINING_DEFENSES),
         ("vertical", VERTICAL_DEFENSES),
     )
     for name in registry
@@ -135,7 +135,7 @@ def test_metrics_show_their_arguments_without_what_the_registry_has_bound() -> N
 
 def test_a_name_of_two_families_has_two_cards_with_figures_of_their_own() -> None:
     horizontal, vertical = find_cards("none")
-    assert {horizontal.family.split(":")[0], vertical.family} == {"horizontal", "vertical"}
+    assert {horizontal.family.split(":")[0], vertical.family} == {"updates", "vertical"}
     assert horizontal.measured and not vertical.measured
 
 
@@ -161,5 +161,5 @@ def test_a_name_that_has_no_card_is_answered_with_where_it_is_described(name: st
 
 def test_a_list_of_defenses_says_what_each_does() -> None:
     listed = dict(load_catalogue().lines("defenses"))
-    assert listed["clipping"].startswith("horizontal: Scale the gradient down")
+    assert listed["clipping"].startswith("updates: Scale the gradient down")
     assert listed["withdraw"].startswith("vertical: A share of the rows")

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from lightleak.core.errors import DataError
-from lightleak.data.codes import codes_notice, possible_codes
+from lightleak.data.codes import column_notices, possible_codes
 from lightleak.data.datasets import load_dataset
 from lightleak.data.schema import Column, ColumnKind, TableSchema
 from lightleak.data.user_table import load_table
@@ -105,8 +105,18 @@ def test_codes_with_gaps_are_categories_too() -> None:
     assert table.schema.column("sex").categories == ("1", "2", "missing")
 
 
-def test_the_notice_holds_the_line_of_a_config() -> None:
-    assert "data.categorical: [SEX, ANSWER]" in codes_notice(["SEX", "ANSWER"])
+def test_notices_hold_the_line_of_a_config() -> None:
+    """Of numbers of people too, whether they repeat or are drawn at random; not of a measurement or of few codes."""
+    rows = pd.Series(range(120))
+    frame = pd.DataFrame({"sex": 1 + rows % 2, "patient_id": rows // 2 * 7919 % 99991, "record": rows * 7919 % 99991})
+    frame["cost"], frame["weight"] = rows // 2 * 17, rows * 1.5
+    frame["admission_type_id"], frame["y"] = rows % 9 * 100, rows % 2
+    table = load_table(frame, "y")
+    assert table.possible_identifiers == ("patient_id", "record")
+    codes, identifiers = column_notices(table.possible_codes, table.possible_identifiers)
+    assert "data.categorical: [sex]" in codes
+    assert "data.drop: [patient_id, record]" in identifiers
+    assert load_table(frame, "y", table.schema).possible_identifiers == ()
 
 
 @pytest.mark.parametrize("wrong", [["absent"], ["default"], "SEX"])

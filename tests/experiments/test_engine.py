@@ -174,7 +174,7 @@ def test_a_gpu_takes_one_worker(
 
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UsageError, match=r"--engine ray needs Ray: pip install 'lightleak\[cluster\]'"):
+    with pytest.raises(UsageError, match=r"--engine ray needs Ray: pip install .*\.\[cluster\]"):
         open_engine(RunConfig(engine="ray"))
 
 

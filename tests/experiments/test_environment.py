@@ -8,6 +8,7 @@ import pytest
 import torch
 from packaging.requirements import Requirement
 
+from lightleak.core.optional import PROJECT
 from lightleak.experiments import installed
 from lightleak.experiments.environment import (
     SHOWN_VARIABLES,
@@ -21,7 +22,6 @@ from lightleak.experiments.environment import (
     write_environment,
 )
 from lightleak.experiments.installed import (
-    PROJECT,
     declared_requirements,
     installed_extras,
     is_met,

@@ -49,7 +49,7 @@ def data_prepare(parsed: argparse.Namespace, console: Console) -> None:
 
 def data_describe(parsed: argparse.Namespace, console: Console) -> None:
     """Print columns, rows and classes of a dataset or a file."""
-    from lightleak.data.codes import codes_notice
+    from lightleak.data.codes import column_notices
     from lightleak.data.datasets import DATASETS, load_dataset
     from lightleak.data.encoder import TableEncoder
     from lightleak.data.user_table import load_table
@@ -79,8 +79,8 @@ def data_describe(parsed: argparse.Namespace, console: Console) -> None:
         schema.label.name, "label", ", ".join(f"{c} {shares.get(c, 0):.1%}" for c in schema.label.categories[:6])
     )
     console.print(grid)
-    if table.possible_codes:
-        console.print(codes_notice(table.possible_codes), soft_wrap=True, highlight=False, markup=False)
+    for notice in column_notices(table.possible_codes, table.possible_identifiers):
+        console.print(notice, soft_wrap=True, highlight=False, markup=False)
     card = table.card
     checksums = [f"{file} sha256 {digest}" for file, digest in card.sha256.items()] or ["no checksum known"]
     for text in (card.notes, card.citation, card.license, *card.urls, *(checksums if card.files else [])):

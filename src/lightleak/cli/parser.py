@@ -124,7 +124,7 @@ def _add_reproduce(commands: Commands) -> None:
     add("--ray-address", help="Ray cluster (default: RAY_ADDRESS, or Ray on this machine)")
     add("--data", help="folder with one subfolder of raw files per dataset")
     add("--output", type=_path, help="run folder (default: runs/<name>)")
-    add("--plan", action="store_true", help="print what would be run and how long it takes; run nothing")
+    add("--plan", action="store_true", help="print what one table would run and how long it takes; run nothing")
     reproduce.set_defaults(run=runs.reproduce, output_folder=_reproduction_folder)
 
 

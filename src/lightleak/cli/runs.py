@@ -100,6 +100,8 @@ def reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, command
         device=parsed.device, workers=parsed.workers, engine=parsed.engine, ray_address=parsed.ray_address
     )
     if parsed.all is not None:
+        if parsed.plan:
+            raise UsageError("--plan is for one table or figure: name it in place of --all")
         budget = MINUTES if parsed.budget is None else parsed.budget
         if not budget > 0:
             raise UsageError(f"--budget must be more than 0 minutes, got {budget:g}")

@@ -1,4 +1,4 @@
-"""Whole-number columns that may hold codes of categories, such as 1 for female and 2 for male."""
+"""Whole-number columns that may hold codes of categories, such as 1 for female and 2 for male, or numbers of people."""
 
 import re
 from collections.abc import Sequence
@@ -27,6 +27,9 @@ COUNTING_WORD = re.compile(
 )
 """A word in the name of a column that counts or measures something."""
 
+IDENTIFYING_WORD = re.compile("ids?|identifiers?|uu?id|guid|mrn|ssn")
+"""A word in the name of a column that numbers people or records."""
+
 
 def possible_codes(frame: pd.DataFrame, schema: TableSchema) -> tuple[str, ...]:
     """Name the integer columns whose numbers may be codes of categories, in the order of the schema.
@@ -52,14 +55,37 @@ def possible_codes(frame: pd.DataFrame, schema: TableSchema) -> tuple[str, ...]:
     return tuple(name for name in whole if _may_be_codes(name, frame[name].dropna()))
 
 
-def codes_notice(names: Sequence[str]) -> str:
-    """Return one sentence about columns that may hold codes, with the setting that makes them categorical.
+def possible_identifiers(frame: pd.DataFrame, schema: TableSchema) -> tuple[str, ...]:
+    """Name the integer columns that may number people or records, in the order of the schema.
 
-    >>> codes_notice(["SEX", "EDUCATION"])
-    'Whole numbers that may be codes: SEX, EDUCATION. If so, write data.categorical: [SEX, EDUCATION]'
+    They have more than 30 distinct values, and a word of the name says so (`IDENTIFYING_WORD`) or no value repeats.
+
+    >>> frame = pd.DataFrame({"patient_id": [*range(7, 307, 5)] * 2, "age": [*range(20, 80)] * 2})
+    >>> frame["ill"] = ["no", "yes"] * 60
+    >>> possible_identifiers(frame, TableSchema.infer(frame, "ill"))
+    ('patient_id',)
     """
-    listed = ", ".join(names)
-    return f"Whole numbers that may be codes: {listed}. If so, write data.categorical: [{listed}]"
+    whole = (column.name for column in schema.columns if column.kind is ColumnKind.INTEGER)
+    return tuple(name for name in whole if _may_identify(name, frame[name].dropna()))
+
+
+def column_notices(codes: Sequence[str], identifiers: Sequence[str] = ()) -> list[str]:
+    """Return a sentence each about columns that may hold codes or identifiers, with the setting for them.
+
+    >>> column_notices(["SEX", "EDUCATION"])
+    ['Whole numbers that may be codes: SEX, EDUCATION. If so, write data.categorical: [SEX, EDUCATION]']
+    """
+    return [
+        f"Whole numbers that may be {what}: {', '.join(names)}. If so, write {key}: [{', '.join(names)}]"
+        for what, names, key in (("codes", codes, "data.categorical"), ("identifiers", identifiers, "data.drop"))
+        if names
+    ]
+
+
+def _may_identify(name: str, cells: pd.Series) -> bool:
+    distinct = cells.nunique()
+    is_named_so = any(map(IDENTIFYING_WORD.fullmatch, _words(name)))
+    return bool(distinct > MOST_CODES and (is_named_so or distinct == len(cells)))
 
 
 def _may_be_codes(name: str, cells: pd.Series) -> bool:

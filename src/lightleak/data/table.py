@@ -54,6 +54,7 @@ class Table:
         train_index: labels of the private rows in the source: the index of a DataFrame, or the lines of a file (from 0,
             below the column names); None where that is not known.
         possible_codes: columns of an inferred schema whose whole numbers may be codes of categories.
+        possible_identifiers: likewise, that may number people or records.
     """
 
     card: DatasetCard
@@ -63,3 +64,4 @@ class Table:
     seen_bounds: tuple[str, ...] = field(default=(), kw_only=True)
     train_index: pd.Index | None = field(default=None, kw_only=True, repr=False, compare=False)
     possible_codes: tuple[str, ...] = field(default=(), kw_only=True)
+    possible_identifiers: tuple[str, ...] = field(default=(), kw_only=True)

@@ -12,7 +12,7 @@ import pandas as pd
 from lightleak.core.errors import DataError
 from lightleak.data.assembly import cut_table
 from lightleak.data.cells import category_strings
-from lightleak.data.codes import possible_codes
+from lightleak.data.codes import possible_codes, possible_identifiers
 from lightleak.data.column import Column, MissingPolicy
 from lightleak.data.column_problems import (
     column_problems,
@@ -96,7 +96,10 @@ def load_table(
         notes="Schema inferred from the table." if given is None else "Schema given by the user.",
     )
     table = cut_table(card, schema, frame, *holdout(len(frame), test_fraction, seed), group=group)
-    return table if given is not None else replace(table, possible_codes=possible_codes(frame, schema))
+    if given is not None:
+        return table
+    identifiers = possible_identifiers(frame, schema)
+    return replace(table, possible_codes=possible_codes(frame, schema), possible_identifiers=identifiers)
 
 
 def _given(schema: TableSchema | Path | str, label: str, sensitive: Sequence[str]) -> TableSchema:

@@ -10,11 +10,10 @@ from importlib.metadata import PackageNotFoundError, metadata
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from lightleak.core.optional import PROJECT, install_line
 from lightleak.doctor.finding import Check, Facts, Finding
 from lightleak.experiments.installed import (
-    PROJECT,
     VersionOf,
-    checkout,
     declared_requirements,
     installed_version,
     is_met,
@@ -183,13 +182,6 @@ def module_of(package: str) -> str:
     ('torch_frame', 'pytorch_tabular')
     """
     return MODULES.get(package, package.replace("-", "_"))
-
-
-def install_line(extra: str = "") -> str:
-    """Return the command that installs the project, or an extra of it, the way this copy was installed."""
-    if checkout() is None:
-        return f"pip install '{PROJECT}[{extra}]'" if extra else f"pip install --force-reinstall {PROJECT}"
-    return f'pip install -c constraints.txt -e ".[{extra}]"' if extra else "pip install -c constraints.txt -e ."
 
 
 def _what_is_wrong(need: Requirement, version_of: VersionOf) -> str:

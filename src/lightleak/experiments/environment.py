@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from lightleak.core.optional import checkout
 from lightleak.core.ranks import detect_ranks
 from lightleak.core.stored import read_json, write_json
-from lightleak.experiments.installed import checkout, declared_requirements, installed_extras, installed_versions
+from lightleak.experiments.installed import declared_requirements, installed_extras, installed_versions
 from lightleak.experiments.machine import cores_and_memory, cpu_name, launcher, nvidia_driver
 
 SCHEMA_VERSION = 1

@@ -5,11 +5,11 @@ import tomllib
 from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, requires, version
-from pathlib import Path
 
 from packaging.requirements import Requirement
 
-PROJECT = "lightleak"
+from lightleak.core.optional import PROJECT, checkout
+
 FOR_DEVELOPERS = "dev"
 
 VersionOf = Callable[[str], str | None]
@@ -27,13 +27,6 @@ def installed_version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-@cache
-def checkout() -> Path | None:
-    """The source checkout that the package runs from, if it does."""
-    folder = Path(__file__).resolve().parents[3]
-    return folder if (folder / "pyproject.toml").is_file() and (folder / "src" / PROJECT).is_dir() else None
 
 
 @cache

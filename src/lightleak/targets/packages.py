@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from lightleak.core.errors import UnsupportedError
+from lightleak.core.optional import install_line
 from lightleak.data.input_form import InputForm, InputPart
 from lightleak.data.layout import Block, EncodedLayout
 from lightleak.targets.client_form import ClientForm
@@ -43,8 +44,8 @@ class FromPackage:
             UnsupportedError: it is not.
         """
         if (package := cls.missing_package()) is not None:
-            brings = f"'lightleak[{cls.extra}]'" if cls.extra is not None else package
-            raise UnsupportedError(f"{cls.__name__} needs {package}: pip install {brings}")
+            line = f"pip install {package}" if cls.extra is None else install_line(cls.extra)
+            raise UnsupportedError(f"{cls.__name__} needs {package}: {line}")
 
 
 def is_missing(package: str) -> bool:

@@ -5,6 +5,7 @@ import warnings
 from types import ModuleType
 
 from lightleak.core.errors import UnsupportedError
+from lightleak.core.optional import install_line
 
 
 def import_opacus() -> ModuleType:
@@ -21,7 +22,7 @@ def import_opacus() -> ModuleType:
             import opacus.accountants.utils
             import opacus.validators
     except ImportError as error:
-        raise UnsupportedError(f"dp_sgd needs opacus ({error}): pip install 'lightleak[dp]'") from error
+        raise UnsupportedError(f"dp_sgd needs opacus ({error}): {install_line('dp')}") from error
     finally:
         root.handlers[:] = handlers
         root.setLevel(level)

@@ -26,7 +26,7 @@ from lightleak.callbacks.capture_store import save_capture
 from lightleak.core.certificate import Feasibility
 from lightleak.core.errors import UnsupportedError
 from lightleak.core.grouping import by_key
-from lightleak.data.codes import codes_notice
+from lightleak.data.codes import column_notices
 from lightleak.experiments.attack_settings import shares_statistics
 from lightleak.experiments.campaign import packs_without_a_run
 from lightleak.experiments.config import AuditConfig
@@ -66,8 +66,8 @@ def plan_updates(config: AuditConfig, experiment: Experiment, device: torch.devi
         epochs = {epoch for epoch in config.capture.epochs if epoch < config.rounds}
         kept, size = len(epochs) * updates_of_epoch(config, experiment), stored_bytes(captured[0])
         lines["captures"] = f"{kept} updates of {bytes_words(size)}, {bytes_words(kept * size)} on disk"
-    if table.possible_codes:
-        lines["columns"] = codes_notice(table.possible_codes)
+    if notices := column_notices(table.possible_codes, table.possible_identifiers):
+        lines["columns"] = ". ".join(notices)
     defense = defense_of(config.defense)
     if defense is not None:
         lines["defense"] = defense.describe()
