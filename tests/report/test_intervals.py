@@ -96,6 +96,20 @@ def test_without_pairs_the_interval_is_welchs() -> None:
     assert (found.low, found.high) == pytest.approx((max(expected.low, -1), expected.high))
 
 
+def test_two_equal_values_do_not_make_a_change_measurable() -> None:
+    """Welch would take the mean of the two as exact."""
+    for before, after in (([1.0, 1.0], [0.125, 0.0, 0.0]), ([0.4, 0.45, 0.5, 0.55, 0.6], [1.0, 1.0])):
+        found = unpaired_difference(dict(enumerate(before)), dict(enumerate(after)))
+        assert found.low < 0 < found.high and found.low >= -1 and found.high <= 1
+    many = unpaired_difference(dict.fromkeys(range(40), 1.0), dict.fromkeys(range(40), 0.0))
+    assert many.mean == -1 and many.is_below and many.low == -1
+
+
+def test_what_is_said_with_a_direction_has_the_interval_of_that_direction() -> None:
+    assert Estimate(-0.25, 8, -0.5, 0.125).unsigned == Estimate(0.25, 8, -0.125, 0.5)
+    assert Estimate(-0.25).unsigned == Estimate(0.25) and Estimate(0.25, 8, 0.0, 0.5).unsigned.low == 0.0
+
+
 @given(st.integers(1, 400), st.data())
 def test_a_proportion_is_wilsons(n: int, data: st.DataObject) -> None:
     successes = data.draw(st.integers(0, n))

@@ -207,9 +207,9 @@ class Repeated:
     people: int = json_field(low=0)
 
     @property
-    def share(self) -> Rate:
-        """Share of the rows that is right."""
-        return Rate.known(self.right, self.rows)
+    def share(self) -> float:
+        """Share of the rows that is right; without an interval, as a row counts once for each of its updates."""
+        return self.right / self.rows
 
 
 @dataclass(frozen=True)
@@ -379,7 +379,7 @@ class People:
     @property
     def recurring(self) -> Repeated | None:
         """Rows without proof that came back often enough for 9 of 10 to be right, else most often; None without any."""
-        found = [one for one in self.repeated if one.share.share >= MOSTLY_RIGHT] or self.repeated[-1:]
+        found = [one for one in self.repeated if one.share >= MOSTLY_RIGHT] or self.repeated[-1:]
         return found[0] if found else None
 
     @property

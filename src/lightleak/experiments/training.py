@@ -242,9 +242,14 @@ def client_defense(config: AuditConfig, experiment: Experiment) -> UpdateDefense
         )
     if config.protocol.is_fedavg:
         return defense.resolved_for(_steps_of_a_row(config, experiment))
-    data = data_module(config, experiment)
-    batches = PoissonSampler(len(data.train_indices), data.batch_size, seed=0)
+    batches = private_batches(config, experiment)
     return _resolved(defense, batches.sample_rate, config.rounds * len(batches))
+
+
+def private_batches(config: AuditConfig, experiment: Experiment) -> PoissonSampler:
+    """The batches of a training under DP-SGD, whose sampling rate and number its epsilon follows from."""
+    data = data_module(config, experiment)
+    return PoissonSampler(len(data.train_indices), data.batch_size, seed=0)
 
 
 def _steps_of_a_row(config: AuditConfig, experiment: Experiment) -> int:

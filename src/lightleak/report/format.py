@@ -6,7 +6,7 @@ from functools import wraps
 from typing import Concatenate, ParamSpec
 
 from lightleak.report.attacks import shipped
-from lightleak.report.intervals import Estimate
+from lightleak.report.intervals import ROUNDING, Estimate
 
 P = ParamSpec("P")
 
@@ -67,10 +67,17 @@ def of_a_number(words: Callable[Concatenate[float, P], str]) -> Callable[Concate
 def percent(fraction: float) -> str:
     """A fraction as a percentage with one decimal.
 
-    >>> percent(0.7934), percent(0.0001), percent(0.0), percent(None)
-    ('79.3%', '<0.1%', '0.0%', '–')
+    >>> percent(0.7934), percent(0.0001), percent(0.9999), percent(0.0), percent(None)
+    ('79.3%', '<0.1%', '>99.9%', '0.0%', '–')
     """
-    return "<0.1%" if 0 < fraction < SMALLEST_SHOWN else f"{100 * fraction:.1f}%"
+    return _near_an_end(fraction, "<0.1%", ">99.9%") or f"{100 * fraction:.1f}%"
+
+
+def _near_an_end(share: float, none: str, whole: str) -> str:
+    """What stands for a share that would be rounded to none or all; empty for every other."""
+    if 0 < share < SMALLEST_SHOWN:
+        return none
+    return whole if 1 - SMALLEST_SHOWN < share < 1 - ROUNDING else ""
 
 
 @of_a_number
@@ -159,10 +166,10 @@ def lowest(said: Callable[[Estimate | None], str]) -> float:
 def of_hundred(share: float) -> str:
     """A share as a count of a hundred.
 
-    >>> of_hundred(0.125), of_hundred(0.0001), of_hundred(1.0), of_hundred(None)
-    ('12.5', 'under 0.1', '100', '–')
+    >>> of_hundred(0.125), of_hundred(0.0001), of_hundred(0.9999), of_hundred(1.0), of_hundred(None)
+    ('12.5', 'under 0.1', 'over 99.9', '100', '–')
     """
-    return "under 0.1" if 0 < share < SMALLEST_SHOWN else f"{100 * share:.1f}".removesuffix(".0")
+    return _near_an_end(share, "under 0.1", "over 99.9") or f"{100 * share:.1f}".removesuffix(".0")
 
 
 def interval_words(value: Estimate, lowest: float = 0.0) -> str:

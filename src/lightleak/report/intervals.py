@@ -49,6 +49,14 @@ class Estimate:
         return self.low, self.high
 
     @property
+    def unsigned(self) -> "Estimate":
+        """The same turned around where the mean is negative, for words that say the direction: it loses, it gains."""
+        if self.mean >= 0:
+            return self
+        low, high = (None if end is None else -end for end in (self.high, self.low))
+        return Estimate(-self.mean, self.n, low, high)
+
+    @property
     def is_above(self) -> bool:
         """Whether the whole interval lies above 0."""
         return self.low is not None and self.low > 0
@@ -131,6 +139,9 @@ def paired_difference(before: Values, after: Values, largest: float = 1.0) -> Es
 def unpaired_difference(before: Values, after: Values, largest: float = 1.0) -> Estimate | None:
     """Difference of two means over different updates, at most ``largest``, with Welch's interval.
 
+    Where the values of one side are all equal, Welch would take their mean as exact. The interval then reaches from
+    end to end of two `bounded` ones that hold together.
+
     Returns:
         ``n`` is 0, as nothing was paired; no interval where either has one value; None where either has none.
 
@@ -145,12 +156,20 @@ def unpaired_difference(before: Values, after: Values, largest: float = 1.0) -> 
     if min(len(first), len(second)) == 1:
         return Estimate(mean, 0)
     parts = [(statistics.variance(values) / len(values), len(values)) for values in (first, second)]
+    if any(variance <= ROUNDING**2 for variance, _ in parts):
+        (low, high), (least, most) = (_ends(bounded(values, 0.0, largest, comparisons=2)) for values in (second, first))
+        is_known = not any(map(math.isnan, (low, high, least, most)))
+        return Estimate(mean, 0, low - most, high - least) if is_known else Estimate(mean, 0)
     total = sum(variance for variance, _ in parts)
-    if total == 0:
-        return Estimate(mean, 0)
     freedom = total**2 / sum(variance**2 / (n - 1) for variance, n in parts)
     half = student(CONFIDENCE, freedom) * math.sqrt(total)
     return Estimate(mean, 0, max(mean - half, -largest), min(mean + half, largest))
+
+
+def _ends(found: Estimate | None) -> tuple[float, float]:
+    """Both ends of an interval; NaN where there is none."""
+    low, high = (None, None) if found is None else found.ends
+    return (math.nan, math.nan) if low is None or high is None else (low, high)
 
 
 def subtracted(before: Values, after: Values, is_paired: bool, largest: float = 1.0) -> Estimate | None:

@@ -159,6 +159,20 @@ def test_where_noise_is_added_follows_from_the_point_of_the_defense() -> None:
     said = answers(drawn(shared))
     assert said["trust"].startswith("By a party, to its rows or to what it sends")
     assert said["defense"] == "laplace scale 0.1"
+    for row in (replace(noisy, defense="clipped"), replace(shared, defense="half", defense_name="withdraw")):
+        said = answers(drawn(row))
+        assert said["trust"].startswith("No noise is added") and said["defense_tested"].startswith(NO_NOISE)
+
+
+def test_trainings_of_one_noise_state_an_epsilon_each() -> None:
+    """In whatever order: the runs of a report may have trained for different numbers of epochs."""
+    short, long = (
+        UpdateRow(attack="exact", defense="dp_sgd", defense_strength=1.0, epsilon=epsilon, delta=1e-5, threat=SERVER)
+        for epsilon in (1.19, 6.5)
+    )
+    for rows in ((short, long), (long, short), (short, long, short)):
+        said = answers(drawn(*rows))["epsilon"]
+        assert said.count("epsilon 1.19, delta 1e-05") == said.count("epsilon 6.5, delta 1e-05") == 1
 
 
 def test_every_question_without_a_general_answer_is_answered_by_a_kind_of_run() -> None:

@@ -37,9 +37,10 @@ def singling_out(evidence: Evidence) -> Risk | None:
         singled_out = np.union1d(by_proof, named[np.array(right, dtype=bool)])
         attack = Rate.of(len(singled_out), len(evidence.people))
     else:
-        attack = Rate.of(int((named != NOBODY).sum()), len(rows))
-    strangers = np.concatenate([_only(others, proofs, digits), _only(others, rows, TOLERANCE)])
-    control = Rate.of(int((strangers != NOBODY).sum()), len(strangers))
+        attack = _of_proposals(named, len(evidence.people))
+    control = _of_proposals(
+        np.concatenate([_only(others, proofs, digits), _only(others, rows, TOLERANCE)]), len(evidence.people)
+    )
     n, draws = len(evidence.people), numpy_generator(population.seed, "singling out")
     cells = table_cells(population.encoder, population.marginals.sample(population.schema, n, draws))
     guess = Rows(cells.codes.numpy(), cells.numbers.numpy(), draws.choice(population.everyone.labels, n))
@@ -47,6 +48,15 @@ def singling_out(evidence: Evidence) -> Risk | None:
     ways = [_only(everyone, guess, within) for within in (np.zeros(n, dtype=bool), TOLERANCE)]
     guessed = max(int((one != NOBODY).sum()) for one in ways)
     return Risk(attack, control, Rate.of(guessed, n))
+
+
+def _of_proposals(named: Ints, people: int) -> Rate | None:
+    """Share of proposed rows that name somebody.
+
+    Rows that are proposed again in other updates are no trials of their own: n is at most the number of people.
+    """
+    n = min(len(named), people)
+    return Rate.of(float((named != NOBODY).mean()) * n, n) if n else None
 
 
 def _only(index: RowIndex, rows: Rows, within: float | Bools) -> Ints:

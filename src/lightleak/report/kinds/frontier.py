@@ -147,7 +147,9 @@ def _frontiers(frontiers: Sequence[Frontier]) -> Section | None:
     every = [point for one in frontiers for point in one.points]
     deltas = ", ".join(dict.fromkeys(f"{one:g}" for point in every for one in point.values("delta")))
     has_epsilon = any(point.granted("epsilon") is not None for point in every)
-    return Section("frontier", "Leakage against accuracy", (*blocks, words("note", deltas, has_epsilon)))
+    return Section(
+        "frontier", "Leakage against accuracy", (*blocks, words("note", deltas, has_epsilon, main.first.protocol))
+    )
 
 
 def _part(row: FrontierRow, name: str) -> str:

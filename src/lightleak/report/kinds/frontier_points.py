@@ -1,5 +1,6 @@
 """A point of a defense frontier: what one defense at one strength lets an attack read, and what it costs."""
 
+import math
 import statistics
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -29,6 +30,9 @@ HARDLY_A_LIMIT = 0.9995
 
 UNVERIFIED = ("nvflare_svt",)
 """Defenses whose epsilon is what they claim, and nobody has shown."""
+
+KNOWN_IN_PART = ("dp_sgd",)
+"""Defenses of which `knowing` attacks know the noise alone: they take every row's gradient for unclipped."""
 
 Protection = Literal["protects", "leaks", "too few measurements"]
 Scores = Literal["accuracies", "aurocs"]
@@ -92,6 +96,8 @@ class Point(Group[FrontierRow]):
     @property
     def is_adaptive(self) -> bool | None:
         """Whether an attack that knows the defense, as it was set, is among the attacks; None where there is none."""
+        if self.first.defense in KNOWN_IN_PART:
+            return None
         known = self.known_to
         of_known = [one for one in self.attacks if one.attack in known]
         ran = (flat(known[one.attack]).items() <= one.first.settings.items() for one in of_known)
@@ -105,13 +111,17 @@ class Point(Group[FrontierRow]):
     @property
     def known_to(self) -> Mapping[str, Mapping[str, Any]]:
         """Attacks on what its clients send that know the defense, with the settings in which they do."""
-        row = self.first
-        is_fedavg, known = row.protocol == "fedavg", knowing(row.defense or NONE)
+        row, known = self.first, knowing(self.first.defense or NONE)
         return {
             attack: {**of, **row.defense_knowledge.get(attack, {})}
             for attack, of in known.items()
-            if attack.endswith("_fedavg") == is_fedavg
+            if attack.endswith("_fedavg") == self.is_fedavg
         }
+
+    @property
+    def is_fedavg(self) -> bool:
+        """Whether its clients send what several local steps changed."""
+        return self.first.protocol == "fedavg"
 
     @cached_property
     def strongest(self) -> Group[FrontierRow] | None:
@@ -248,13 +258,15 @@ class Point(Group[FrontierRow]):
     def bound(self) -> float | None:
         """How often any attack on one update can tell which of two equally likely rows was in it; None: no limit.
 
-        It follows from the noise where that is known (the exact bound for one Gaussian release), else from epsilon.
+        It follows from the noise where that is known (the exact bound for Gaussian releases), else from epsilon. An
+        update of FedAvg is as many releases as it has local epochs, in each of which a row takes part once.
         """
         row, epsilon = self.first, self.granted("release_epsilon")
         if row.defense in UNVERIFIED:
             return None
-        if row.defense == "dp_sgd" and row.defense_option == "noise_multiplier" and row.defense_strength is not None:
-            return success_bound(row.defense_strength, COIN)
+        epochs = max((row.local_epochs or 0 for row in self.rows), default=0) if self.is_fedavg else 1
+        if row.defense == "dp_sgd" and row.defense_option == "noise_multiplier" and row.defense_strength and epochs:
+            return success_bound(row.defense_strength / math.sqrt(epochs), COIN)
         return None if epsilon is None else success_bound_of_epsilon(epsilon, self.granted("delta") or 0.0, COIN)
 
     @property

@@ -79,8 +79,8 @@ def _place(group: UpdateGroup) -> tuple[object, ...]:
 
 def _subject(runs: Sequence[Run], main: Sequence[UpdateGroup], groups: Sequence[UpdateGroup]) -> Section:
     rows = [group.first for group in attacks(main) or main]
-    # The rows of the training hold the privacy that was granted.
-    granted = {(g.first.defense, g.first.defense_strength): g.first for g in groups if g.first.epsilon is not None}
+    # The rows of the training hold the privacy that was granted; runs of other lengths were granted another.
+    granted = by_key((g.first for g in groups if g.first.epsilon is not None), _defended)
     on_fedavg = any(row.on_fedavg for row in rows)
     sizes = sorted({group.first.size for group in main if group.first.size is not None})
     facts: list[tuple[str, list[str]]] = [
@@ -89,10 +89,14 @@ def _subject(runs: Sequence[Run], main: Sequence[UpdateGroup], groups: Sequence[
         ("What travels", [what_the_server_gets(row) for row in rows]),
         ("Rows behind an update" if on_fedavg else "Rows in a client's batch", list(map(str, sizes)) or ["not stated"]),
         ("When", [source_phrase(row.source) for row in rows]),
-        ("Defense", [words("defended", granted.get((row.defense, row.defense_strength), row)) for row in rows]),
+        ("Defense", [words("defended", one) for row in rows for one in granted.get(_defended(row), [row])]),
     ]
     servers = dict.fromkeys(words("server", group.first) for group in main if group.first.on_fedavg)
     return subject_section(runs, facts, after=(*servers, words("assumed")))
+
+
+def _defended(row: UpdateRow) -> tuple[object, ...]:
+    return row.defense, row.defense_strength
 
 
 def styles_of(groups: Sequence[UpdateGroup]) -> dict[str, charts.Style]:

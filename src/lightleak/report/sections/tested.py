@@ -28,11 +28,10 @@ CONTROLLER = "For the controller to answer"
 UNKNOWN = "Not known from this report: for the controller to answer"
 UNCLAIMED = "No guarantee is claimed"
 NO_NOISE = f"{NOT_TESTED}: no noise was added"
-NOISELESS = (
-    "clipping", "sign", "random_pruning", "gradient_compression", "transport", "flower_clipping", "nvflare_percentile",
-    "nvflare_exclude",
+NOISY = (
+    "gaussian_noise", "laplacian_noise", "dp_sgd", "nvflare_svt", "flower_local_dp", "laplace", "ppdl", "r3elu",
 )  # fmt: skip
-"""Defenses that add no noise."""
+"""Defenses that add noise."""
 
 POINTS = {"update": "to its update before it is sent", "steps": "in every step of its local training"}
 """Where a client adds noise, by the ``point`` of its defense."""
@@ -161,7 +160,7 @@ def _answers(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, str]:
     attacks = [row for row in rows if aims_of(row.attack)]
     defended = [row for row in rows if not row.is_undefended]
     defenses = dict.fromkeys(map(_title, defended))
-    noisy = dict.fromkeys(_title(row) for row in defended if row.defense not in NOISELESS)
+    noisy = dict.fromkeys(_title(row) for row in defended if _name(row) in NOISY)
     in_spite = f"Attacked under {'; '.join(noisy)}" if noisy else joined(NO_NOISE, *defenses, by=": ")
     versions = dict.fromkeys(
         f"LightLeak {version}" for run in runs if (version := (run.environment.get("packages") or {}).get("lightleak"))
@@ -190,6 +189,11 @@ def _title(row: Row) -> str:
     return defense_title(row.defense, None if isinstance(row, VerticalRow) else row.defense_strength)
 
 
+def _name(row: Row) -> str | None:
+    """The defense of a row by the name it is registered under; a vertical audit labels it with its strength."""
+    return row.defense if not isinstance(row, VerticalRow) else row.defense_name or str(row.defense).split()[0]
+
+
 def _guaranteed(rows: Sequence[Row]) -> list[ClientRow]:
     """The rows with an epsilon of the training or of one update."""
     clients = (row for row in rows if isinstance(row, ClientRow))
@@ -198,14 +202,14 @@ def _guaranteed(rows: Sequence[Row]) -> list[ClientRow]:
 
 def _guarantees(defended: Sequence[Row]) -> dict[str, str]:
     """What differential privacy guarantees: by each defense an epsilon, whether it counts all steps, and for whom."""
-    granted = sorted(_guaranteed(defended), key=lambda row: row.epsilon is not None)
-    known = {_title(row): row for row in granted}  # of one title, a row with an epsilon of the training stays
-    lacking = [name for name in dict.fromkeys(map(_title, defended)) if name not in known]
+    granted = by_key(_guaranteed(defended), _title)
+    known = [(name, row) for name, rows in granted.items() for row in _distinct(rows)]
+    lacking = [name for name in dict.fromkeys(map(_title, defended)) if name not in granted]
     none = f"{listed(lacking)} {'states' if len(lacking) == 1 else 'state'} no guarantee" if lacking else "no defense"
     if not known:
         return dict.fromkeys(("composition", "privacy_unit"), UNCLAIMED) | {"epsilon": f"None: {none}"}
     whole, single = [], []
-    for name, row in known.items():
+    for name, row in known:
         delta = "" if row.delta is None else f", delta {row.delta:g}"
         if row.epsilon is not None:
             whole.append(f"{name}: epsilon {row.epsilon:.3g}{delta}")
@@ -213,7 +217,7 @@ def _guarantees(defended: Sequence[Row]) -> dict[str, str]:
             single.append(
                 f"{name}: epsilon {row.release_epsilon:.3g}{delta} of one update{CLAIMED.get(row.defense, '')}"
             )
-    units = dict.fromkeys(UNITS.get(row.privacy_unit, str(row.privacy_unit)) for row in known.values())
+    units = dict.fromkeys(UNITS.get(row.privacy_unit, str(row.privacy_unit)) for _, row in known)
     together = [f"{one}, of all steps of the training" for one in whole]
     together += [f"{one} alone: over several it adds up, which is not counted" for one in single]
     return {
@@ -221,6 +225,12 @@ def _guarantees(defended: Sequence[Row]) -> dict[str, str]:
         "composition": "; ".join(together),
         "privacy_unit": "; ".join(units),
     }
+
+
+def _distinct(rows: Sequence[ClientRow]) -> list[ClientRow]:
+    """One row for each guarantee: of the training where rows state one, which runs of other lengths do not share."""
+    whole = [row for row in rows if row.epsilon is not None] or rows
+    return [of[0] for of in by_key(whole, lambda row: (row.epsilon, row.release_epsilon, row.delta)).values()]
 
 
 def _trust(runs: Sequence[Run], rows: Sequence[Row], has_noise: bool) -> str:

@@ -139,6 +139,11 @@ def test_a_guarantee_adds_a_bound_on_attacks_that_nobody_has_tried() -> None:
     assert found.cheapest.name == "Sign" and found.cheapest.bound is None and found.guaranteed.name == "DP-SGD 2"
     assert found.guaranteed.bound == pytest.approx(NormalDist().cdf(1 / 2))  # of two rows, sigma 2
     assert "Sign comes with no guarantee" in found.guarantee and "69.1 times" in found.guarantee
+    # In FedAvg a row takes part in a noised step of every local epoch.
+    local = [replace(row, protocol="fedavg", local_epochs=None if row.is_training else 4) for row in private]
+    assert Point(tuple(local)).bound == pytest.approx(NormalDist().cdf(1))
+    unknown = Point(tuple(replace(row, local_epochs=None) for row in local))
+    assert unknown.bound == 1  # by epsilon alone, which limits nothing here
     assert advised(private).guarantee.startswith("It comes with a guarantee")
     loose = rows("dp_sgd", around(0.5), GOOD, 0.1, epsilon=90.0, release_epsilon=150.0, delta=1e-5)
     assert advised(loose).guaranteed is None and "No tested setting limits" in advised(loose).guarantee

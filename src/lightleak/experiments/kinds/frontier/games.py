@@ -26,8 +26,9 @@ from lightleak.experiments.campaign import rows_of
 from lightleak.experiments.clients import Population
 from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.federation_config import defense_of
-from lightleak.experiments.kinds.frontier.config import FrontierConfig
+from lightleak.experiments.kinds.frontier.config import FrontierConfig, Point
 from lightleak.experiments.pack import Pack, Place, Task
+from lightleak.experiments.training import private_batches
 from lightleak.metrics.cells import Cells, agreement
 from lightleak.metrics.dp_game import best_prior, coordinates, exceeds, play
 from lightleak.report.intervals import bounded
@@ -199,8 +200,8 @@ def protected(config: FrontierConfig, experiment: Experiment) -> dict[tuple[floa
 
 def sampling(config: FrontierConfig, experiment: Experiment) -> tuple[float, int]:
     """Sampling rate and steps of a training under DP-SGD."""
-    rows, batch = len(experiment.table.train), config.training.batch_size
-    return batch / rows, config.training.epochs * -(-rows // batch)
+    batches = private_batches(config.audit_at(Point()), experiment)
+    return batches.sample_rate, config.training.epochs * len(batches)
 
 
 def write_games(config: FrontierConfig, experiment: Experiment, folder: Path) -> None:
