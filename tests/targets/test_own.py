@@ -1,7 +1,9 @@
 """Networks of one's own by name: kept as they are, equal names for equal modules, and no code from a capture."""
 
+import copy
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -58,6 +60,26 @@ def test_names_tell_weights_structure_and_code_apart() -> None:
     second = other()(3, 2)
     second.__class__.__qualname__ = One.__qualname__
     assert network_digest(first) != network_digest(second)
+
+
+def test_the_digest_sees_names_constants_and_attributes() -> None:
+    """Each pair has the same structure, weights and instructions."""
+
+    def net(forward: Any, k: float = 1.0) -> nn.Module:
+        torch.manual_seed(0)
+        made = type("Net", (nn.Linear,), {"forward": forward})(3, 2)
+        made.k = k
+        return made
+
+    pairs = [
+        (net(lambda self, x: torch.relu(x)), net(lambda self, x: torch.tanh(x))),
+        (net(lambda self, x: x * 1.5), net(lambda self, x: x * 5.5)),
+        (net(lambda self, x: (lambda y: y + 1)(x)), net(lambda self, x: (lambda y: y + 2)(x))),
+        (net(lambda self, x: self.k * x), net(lambda self, x: self.k * x, 2.0)),
+    ]
+    for first, second in pairs:
+        assert network_digest(first) != network_digest(second)
+        assert network_digest(first) == network_digest(copy.deepcopy(first))
 
 
 def test_code_is_imported_only_where_the_user_named_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,10 +15,13 @@ PLUGINS = "LIGHTLEAK_PLUGINS"
 def load_plugins() -> None:
     """Run the files (``my_attack.py``) and import the modules (``package.attacks``) that `PLUGINS` names, each once.
 
+    The variable then names files by absolute paths, for processes that start in another folder.
+
     Raises:
         UsageError: one that does not exist or fails; the message names it, the reason and a fix.
     """
-    for named in filter(None, os.environ.get(PLUGINS, "").split(os.pathsep)):
+    entries = [named for named in os.environ.get(PLUGINS, "").split(os.pathsep) if named]
+    for named in entries:
         try:
             if named.endswith(".py"):
                 _run(Path(named).resolve())
@@ -27,6 +30,9 @@ def load_plugins() -> None:
         except Exception as error:  # it is the user's code that is run
             reason = f"{type(error).__name__}: {error}"
             raise UsageError(f"{PLUGINS}: {named!r} cannot be loaded ({reason}); {_fix(named, error)}") from error
+    if entries:
+        found = (str(Path(named).resolve()) if named.endswith(".py") else named for named in entries)
+        os.environ[PLUGINS] = os.pathsep.join(found)
 
 
 def _fix(named: str, error: Exception) -> str:

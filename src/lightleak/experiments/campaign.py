@@ -130,12 +130,17 @@ def keep(finished: Finished, folder: Path) -> None:
 
 
 def keep_finished_units(packs: Iterable[Pack], folder: Path) -> None:
-    """Write the results of those units that interrupted packs had finished on this machine."""
+    """Write the results of those units that interrupted packs had finished on this machine.
+
+    Of a pack whose units had all finished everything is kept, such as the weights of a network that was scored.
+    """
     for pack in packs:
         files = files_of(scratch_folder(pack, folder))
         units = [unit_file(folder, id) for id in pack.ids]
         stems = {unit.stem for unit in units if f"units/{unit.name}" in files}
-        keep(Finished(pack, {name: files[name] for name in files if Path(name).stem in stems}), folder)
+        is_whole = len(stems) == len(units)
+        kept = {name: file for name, file in files.items() if is_whole or Path(name).stem in stems}
+        keep(Finished(pack, kept), folder)
 
 
 def _error_of(failed: Sequence[Finished], of: int) -> PackError:

@@ -161,8 +161,14 @@ class CaptureConfig(Section, section="capture"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.rounds is not None:
-            object.__setattr__(self, "epochs", tuple(range(self.rounds)))
+        if self.rounds is None:
+            return
+        first = tuple(range(self.rounds))
+        if self.epochs not in ((0, 1), first):  # the default, and what a saved config says
+            raise UsageError(
+                f"capture.rounds: {self.rounds} is short for epochs {list(first)}, got {list(self.epochs)}"
+            )
+        object.__setattr__(self, "epochs", first)
 
     @property
     def is_whole(self) -> bool:

@@ -215,7 +215,12 @@ class _Worker:
         """
         self.work.value = 0.0
         inputs, scratch = pack.inputs(folder), scratch_folder(pack, folder)
-        return self._pool.submit(_run_parcel, *parcels.pack_up(pack), inputs, scratch, store / f"{uuid4().hex}.result")
+        work = (*parcels.pack_up(pack), inputs, scratch, store / f"{uuid4().hex}.result")
+        try:
+            return self._pool.submit(_run_parcel, *work)
+        except BrokenProcessPool:  # it died while it had nothing to do
+            self.restart()
+            return self._pool.submit(_run_parcel, *work)
 
     def stop(self) -> None:
         """End the process at once, whatever it does."""

@@ -92,7 +92,7 @@ def describe_environment(
     device: torch.device, command: Sequence[str], variables: Mapping[str, str] = os.environ
 ) -> dict[str, Any]:
     """The facts of ``environment.json``, but for its sessions."""
-    groups = declared_requirements()
+    groups, is_here = declared_requirements(), device.type == "cuda" and torch.cuda.is_available()
     return {
         "schema_version": SCHEMA_VERSION,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -100,7 +100,7 @@ def describe_environment(
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         **cores_and_memory(),
-        "device": str(device) if device.type == "cpu" else torch.cuda.get_device_name(device),
+        "device": torch.cuda.get_device_name(device) if is_here else str(device),  # perhaps a cluster has it
         "devices": describe_devices(with_cuda=device.type == "cuda"),
         "threads": torch.get_num_threads(),
         "torch": describe_torch(),

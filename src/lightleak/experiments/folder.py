@@ -45,6 +45,7 @@ def opened_folder(
         UsageError: the folder is a file, holds something else, cannot be written, is in use by another process, or a
             file that says what it is about is damaged.
     """
+    require_reachable(folder)
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--output must be a folder, got the file {folder}")
     begun = {LOCK_FILE, HOLDER_FILE, *(file.name for file in others)}
@@ -62,6 +63,19 @@ def opened_folder(
         else:
             begin()
         yield
+
+
+def require_reachable(folder: Path) -> None:
+    """Check that this user may look for a folder and into it.
+
+    Raises:
+        UsageError: not so.
+    """
+    try:
+        if folder.is_dir():
+            next(folder.iterdir(), None)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be read: {error.strerror}; choose a folder of your own") from error
 
 
 def _holds_more(folder: Path, begun: Collection[str]) -> bool:

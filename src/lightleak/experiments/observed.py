@@ -68,5 +68,12 @@ def find_captures(root: Path) -> list[Path]:
 
 
 def named_captures(root: Path) -> dict[str, Path]:
-    """The same by names that are unique among them."""
-    return {"-".join(path.relative_to(root).parts) or root.resolve().name: path for path in find_captures(root)}
+    """The same by names that are unique among them: parts of the path, joined; a number where two would be equal."""
+    found: dict[str, Path] = {}
+    for path in find_captures(root):
+        name = plain = "-".join(path.relative_to(root).parts) or root.resolve().name
+        number = 2
+        while name in found:
+            name, number = f"{plain}-{number}", number + 1
+        found[name] = path
+    return found

@@ -1,5 +1,6 @@
 """Runs of every kind of audit: begun or resumed, stage by stage, into one folder with results and report."""
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -15,9 +16,10 @@ from lightleak.core.stored import read_json, write_json, write_whole
 from lightleak.experiments.campaign import rows_of, run_packs
 from lightleak.experiments.engine import Engine, open_engine
 from lightleak.experiments.environment import write_environment
-from lightleak.experiments.folder import opened_folder
+from lightleak.experiments.folder import opened_folder, require_reachable
 from lightleak.experiments.kind import Ready
 from lightleak.experiments.load import kind_of, load_config
+from lightleak.experiments.observed import named_captures
 from lightleak.experiments.redaction import dropped, redact_run
 from lightleak.experiments.results import RESULTS_FILE, write_results
 from lightleak.experiments.terminal import print_results
@@ -27,6 +29,9 @@ CONFIG_FILE = "config.yaml"
 
 OFFLINE_FILE = "capture.json"
 """Names the captures that an offline attack read; a folder that holds it cannot be resumed as an audit."""
+
+INPUTS_FILE = "inputs.json"
+"""Digests of the files that a config names: a run is resumed on the same table, schema and captures alone."""
 
 PLACE = ("engine", "workers", "ray_address", "gpus_per_pack")
 """Settings that say where a run works, not what it computes: a resumed run may change them."""
@@ -159,6 +164,7 @@ def resumed_config(folder: Path, changes: Mapping[str, Any] | None = None) -> An
         raise UsageError(
             f"--resume takes its settings from the run folder; remove '--{fixed[0]}' (only {allowed} may change)"
         )
+    require_reachable(folder)
     if not (folder / CONFIG_FILE).is_file():
         raise UsageError(f"nothing to resume in {folder}: it holds no {CONFIG_FILE}; name the folder of a run")
     if (folder / OFFLINE_FILE).is_file():
@@ -178,10 +184,11 @@ def open_run_folder(folder: Path, config: Any, capture: Path | None = None) -> I
     Raises:
         UsageError: the folder holds something else, or another process uses it.
     """
-    saved, origin = folder / CONFIG_FILE, folder / OFFLINE_FILE
-    read = "" if capture is None else str(capture.resolve())
+    saved, origin, inputs = folder / CONFIG_FILE, folder / OFFLINE_FILE, folder / INPUTS_FILE
+    read, given = "" if capture is None else str(capture.resolve()), input_digests(folder, config, capture)
 
     def begin() -> None:
+        write_json(inputs, given)
         if capture is not None:
             write_json(origin, {"capture": read})
         write_whole(saved, yaml.safe_dump(config.to_dict(), sort_keys=False))  # last: with it the folder is a run
@@ -193,13 +200,41 @@ def open_run_folder(folder: Path, config: Any, capture: Path | None = None) -> I
             raise UsageError(f"{folder} holds {found}; choose another --output")
         if _without_place(load_config(saved).to_dict()) != _without_place(config.to_dict()):
             raise UsageError(f"{folder} holds a run of another config; choose another --output")
+        known = read_json(inputs) if inputs.is_file() else {}  # earlier versions wrote none
+        if changed := [name for name, digest in given.items() if known.get(name, digest) != digest]:
+            raise UsageError(f"{changed[0]} has changed since {folder} was begun; choose another --output")
 
+    require_reachable(folder)
     if saved.is_file():
         with suppress(ValueError):  # what is damaged is named below
             require_same()  # before anything is written there
-    with opened_folder(folder, saved, "run", begin, [origin]):
+    with opened_folder(folder, saved, "run", begin, [origin, inputs]):
         require_same()
+        write_json(inputs, {**(read_json(inputs) if inputs.is_file() else {}), **given})  # captures may be added
         yield
+
+
+def input_digests(folder: Path, config: Any, capture: Path | None = None) -> dict[str, str]:
+    """Return the digests of what a run in ``folder`` reads, by what it is called in errors.
+
+    That is its own table and schema, or every capture, but for those that the folder itself keeps.
+    """
+    found: dict[str, list[Path]] = {}
+    if capture is None:
+        files = {name: getattr(config.data, name, None) for name in ("table", "schema")}
+        found = {f"data.{name} {file}": [Path(file)] for name, file in files.items() if file is not None}
+    elif folder.resolve() not in capture.resolve().parents:
+        for name, place in named_captures(capture).items():
+            found[f"capture {name}"] = sorted(file for file in place.rglob("*") if file.is_file())
+    return {name: _digest(paths) for name, paths in found.items() if all(path.is_file() for path in paths)}
+
+
+def _digest(files: Sequence[Path]) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as content:
+            digest.update(hashlib.file_digest(content, "sha256").digest())
+    return digest.hexdigest()
 
 
 def _without_place(settings: Mapping[str, Any]) -> dict[str, Any]:

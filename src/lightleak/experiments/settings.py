@@ -204,12 +204,14 @@ class RunConfig(Section):
     """
 
     named: ClassVar[tuple[str, ...]] = ("attacks",)
+    lists_seeds: ClassVar[bool] = False
+    """Whether its ``seeds`` are root seeds; see `write_out_seeds`."""
 
     device: str = "auto"
     workers: int = bounded(0, ge=0)
     engine: EngineName = "local"
     ray_address: str | None = None
-    gpus_per_pack: float = bounded(1.0, ge=0)
+    gpus_per_pack: float = bounded(1.0, gt=0)
     redact: Redact = False
 
     @classmethod
@@ -221,7 +223,10 @@ class RunConfig(Section):
         Raises:
             UsageError: a key is unknown, or a value has the wrong type or range.
         """
-        return build_settings(cls, override(content, overrides, cls.write_out), source)
+        tree = override(content, overrides, cls.write_out)
+        if cls.lists_seeds:
+            write_out_seeds(tree)  # of both sources together
+        return build_settings(cls, tree, source)
 
     @classmethod
     def write_out(cls, tree: dict[str, Any]) -> None:

@@ -7,8 +7,10 @@ this process knows. Names in a capture alone never import anything: its reader m
 
 import copy
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
+from types import CodeType
+from typing import Any
 
 from torch import nn
 from torch.nn.parameter import is_lazy
@@ -86,13 +88,31 @@ def require_parameters(network: nn.Module) -> None:
         raise UnsupportedError(f"{name} has no parameters, so no gradient that a client could send")
 
 
+PLAIN = (bool, int, float, str, bytes, type(None))
+"""Types of attributes whose text says all of them."""
+
+
+def _code_words(code: Any) -> Iterator[bytes]:
+    """What a function does: instructions, the names they look up and their constants, of functions within it too."""
+    if code is None:
+        return
+    yield code.co_code
+    yield repr(code.co_names).encode()
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _code_words(constant)
+        else:
+            yield repr(constant).encode()
+
+
 def network_digest(network: nn.Module) -> str:
-    """Digest of structure, code and weights, equal in every process."""
+    """Digest of structure, code, plain attributes and weights, equal in every process."""
     digest = hashlib.sha256(repr(network).encode())
     for module in network.modules():
-        digest.update(type(module).__qualname__.encode())
-        code = getattr(type(module).forward, "__code__", None)
-        digest.update(b"" if code is None else code.co_code)
+        plain = {key: value for key, value in vars(module).items() if isinstance(value, PLAIN)}
+        digest.update(f"{type(module).__qualname__} {sorted(plain.items())}".encode())
+        for words in _code_words(getattr(type(module).forward, "__code__", None)):
+            digest.update(words)
     for key, value in network.state_dict().items():
         digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
         digest.update(value.detach().cpu().double().numpy().tobytes())  # numpy has no bfloat16

@@ -30,6 +30,10 @@ def test_short_forms_are_written_out():
 def test_one_seed_and_a_list_in_words():
     assert VerticalConfig.parse(MINIMAL, {"seed": 7}).seeds == (7,)
     assert VerticalConfig.parse({**MINIMAL, "seed": 7, "seeds": 3}).seeds == (7, 8, 9)
+    for flags in ({"seed": 7, "seeds": 3}, {"seeds": 3, "seed": 7}):
+        assert VerticalConfig.parse(MINIMAL, flags).seeds == (7, 8, 9)
+    assert VerticalConfig.parse({**MINIMAL, "seed": 7}, {"seeds": 3}).seeds == (7, 8, 9)
+    assert VerticalConfig.parse({**MINIMAL, "seeds": 3}, {"seed": 7}).seeds == (7, 8, 9)
     assert VerticalConfig.parse(MINIMAL, {"seeds": "0,1"}).seeds == (0, 1)
     assert VerticalConfig.parse(MINIMAL, {"properties": "a=b, c=d"}).properties == ("a=b", "c=d")
 

@@ -1,13 +1,13 @@
 """One audit of a released model as typed data: the task, target and evaluation model, attacks, latent searches."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from lightleak.core.bounds import Section, bounded, one_of
 from lightleak.data.encoder import Encoding
 from lightleak.data.task_config import TaskConfig
 from lightleak.experiments.config import TableSource, TargetConfig
-from lightleak.experiments.settings import RunConfig, write_out_seeds
+from lightleak.experiments.settings import RunConfig
 from lightleak.targets.optimizers import OptimizerConfig
 
 SEARCHES = ("random", "softmax", "gradient", "tpe", "random_best")
@@ -101,6 +101,8 @@ class ReleasedConfig(RunConfig):
         raw_csv: write text cells of ``reconstructions/*.csv`` as they are (see `FederatedConfig`).
     """
 
+    lists_seeds: ClassVar[bool] = True
+
     data: ReleasedDataConfig
     task: TaskConfig = field(default_factory=TaskConfig)
     target: TargetConfig = field(default_factory=lambda: USUAL["target"])
@@ -121,7 +123,6 @@ class ReleasedConfig(RunConfig):
     def write_out(cls, tree: dict[str, Any]) -> None:
         """See `RunConfig.write_out`."""
         super().write_out(tree)
-        write_out_seeds(tree)
         for name, usual in USUAL.items():
             chosen = tree.get(name)
             if isinstance(chosen, dict) and chosen.get("network") not in (None, usual.network):

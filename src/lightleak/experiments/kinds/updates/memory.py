@@ -2,12 +2,13 @@
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from torch import Tensor
 
 from lightleak.callbacks.capture_store import save_capture
 from lightleak.core.errors import UsageError
@@ -95,7 +96,7 @@ def run_updates(
             f"updates in memory are attacked by one process: workers must be 1 and engine local, got {config.workers} "
             f"and {config.engine}"
         )
-    named = {f"{i:03d}-{_digest(update)}": (update, truth) for i, (update, truth) in enumerate(observed)}
+    named = {f"{i:03d}-{_digest((update, truth))}": (update, truth) for i, (update, truth) in enumerate(observed)}
     for update, truth in named.values():
         if truth is not None and not is_replayed:
             require_replay(update, truth)
@@ -149,10 +150,30 @@ def _keep_known(
             keep_result(unit, unit.observe(), found, folder, kept, {})
 
 
-def _digest(update: ClientUpdate) -> str:
-    digest = hashlib.sha256(repr((sorted(update.network.items(), key=str), update.facts)).encode())
-    for tensors in (update.parameters, update.update):
-        for name in sorted(tensors):
-            digest.update(name.encode())
-            digest.update(tensors[name].detach().cpu().double().contiguous().numpy().tobytes())
+def _digest(observed: Observed) -> str:
+    """Digest of all that the attacker sees, and of the truth that scores are against."""
+    digest = hashlib.sha256()
+    for part in observed:
+        _add(digest, part)
     return digest.hexdigest()[:DIGEST_LENGTH]
+
+
+def _add(digest: Any, value: Any) -> None:
+    """Add a value to a digest: tensors by their numbers, mappings in any order, records field by field."""
+    if isinstance(value, Tensor):
+        digest.update(f"{value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.detach().cpu().double().contiguous().numpy().tobytes())  # numpy has no bfloat16
+    elif is_dataclass(value):
+        _add(digest, {one.name: getattr(value, one.name) for one in fields(value)})
+    elif isinstance(value, Mapping):
+        for key in sorted(value, key=str):
+            digest.update(str(key).encode())
+            _add(digest, value[key])
+    elif isinstance(value, list | tuple):
+        digest.update(f"{len(value)}".encode())
+        for one in value:
+            _add(digest, one)
+    elif hasattr(value, "to_dict"):
+        _add(digest, value.to_dict())
+    else:
+        digest.update(repr(value).encode())

@@ -8,7 +8,7 @@ from lightleak.core.errors import UsageError
 from lightleak.core.parties import ADVERSARIES, Adversary
 from lightleak.data.property import Property
 from lightleak.experiments.config import TableSource
-from lightleak.experiments.settings import RunConfig, write_out_seeds
+from lightleak.experiments.settings import RunConfig
 from lightleak.targets.optimizers import OptimizerConfig
 
 OWN_COLUMNS = "aia_raw_adjusted"
@@ -34,7 +34,7 @@ class VerticalDataConfig(TableSource):
     encoding: Literal["standardized", "onehot", "minmax", "quantile", "bits"] = "onehot"
     test_fraction: float = bounded(0.2, gt=0, lt=1)
     fraction: float | None = bounded(None, gt=0, lt=1)
-    rows: int | None = None
+    rows: int | None = bounded(None, ge=2)
 
     def check(self) -> None:
         """Check as `TableSource` does, and that ``fraction`` and ``rows`` come together."""
@@ -160,6 +160,7 @@ class VerticalConfig(RunConfig):
             keeps them.
     """
 
+    lists_seeds: ClassVar[bool] = True
     named: ClassVar[tuple[str, ...]] = ("attacks", "defenses")
 
     data: VerticalDataConfig
@@ -206,4 +207,3 @@ class VerticalConfig(RunConfig):
     def write_out(cls, tree: dict[str, Any]) -> None:
         """See `RunConfig.write_out`."""
         super().write_out(tree)
-        write_out_seeds(tree)
