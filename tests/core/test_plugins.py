@@ -70,3 +70,12 @@ def test_a_file_that_hides_a_module_is_refused(write) -> None:
     write("json")
     with pytest.raises(UsageError, match="a module 'json' is loaded already"):
         load_plugins()
+
+
+def test_files_are_found_from_other_folders_afterwards(write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worker processes start in another folder than the one that relative paths are about."""
+    write("of_a_file"), write("of_a_module", module=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(PLUGINS, os.pathsep.join(["of_a_file.py", "of_a_module"]))
+    load_plugins()
+    assert os.environ[PLUGINS].split(os.pathsep) == [str(tmp_path / "of_a_file.py"), "of_a_module"]

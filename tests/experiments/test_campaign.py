@@ -15,9 +15,16 @@ from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.records import to_json
 from lightleak.data.encoder import TableEncoder
 from lightleak.experiments import campaign
-from lightleak.experiments.campaign import PackError, finished_rows, plan_packs, run_packs, run_units
+from lightleak.experiments.campaign import (
+    PackError,
+    finished_rows,
+    keep_finished_units,
+    plan_packs,
+    run_packs,
+    run_units,
+)
 from lightleak.experiments.config import AuditConfig
-from lightleak.experiments.engine import LocalEngine
+from lightleak.experiments.engine import LocalEngine, scratch_folder
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.kinds.updates.plan import plan_units, stored_units
 from lightleak.experiments.pack import Pack
@@ -241,3 +248,18 @@ def test_unknown_attack_in_a_plan_is_refused(several: AuditConfig) -> None:
     unit = Unit("x", "tabbleak", {}, lambda: pytest.fail("observed"), {"batch_size": 1}, 0)
     with pytest.raises(UsageError, match="did you mean 'tableak'"):
         plan_packs([unit], CPU)
+
+
+def test_an_interrupt_at_the_end_of_a_pack_keeps_all_that_it_wrote(tmp_path: Path) -> None:
+    """Weights of a network that was scored are no file of a unit; of half a pack only its units are kept."""
+    whole, half = Toy("whole"), Toy("half")
+    for pack in (whole, half):
+        scratch = scratch_folder(pack, tmp_path)
+        (scratch / "units").mkdir(parents=True)
+        (scratch / "models").mkdir()
+        (scratch / "models" / f"{pack.name}.bin").write_bytes(b"weights")
+        unit_file(scratch, pack.ids[0]).write_text("{}")
+    unit_file(scratch_folder(whole, tmp_path), whole.ids[1]).write_text("{}")
+    keep_finished_units([whole, half], tmp_path)
+    assert [file.name for file in (tmp_path / "models").iterdir()] == ["whole.bin"]
+    assert sorted(file.stem for file in (tmp_path / "units").iterdir()) == ["half-0", "whole-0", "whole-1"]

@@ -2,6 +2,7 @@
 
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -12,11 +13,12 @@ from rich.console import Console
 
 import lightleak
 from lightleak.callbacks.capture_store import Capture
+from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate, ProtocolFacts
 from lightleak.core.remembered import Remembered
 from lightleak.data.encoder import TableEncoder
-from lightleak.experiments.kinds.updates import plan
-from lightleak.experiments.observed import Observed, bytes_of, version_of
+from lightleak.experiments.kinds.updates import memory, plan
+from lightleak.experiments.observed import Observed, bytes_of, named_captures, version_of
 from lightleak.experiments.run import attack_captures, run_audit
 from lightleak.metrics import cells, certificate
 
@@ -117,3 +119,26 @@ def test_a_client_update_passes_through_few_files(tiny: Any, tmp_path: Path, sil
         sys.setprofile(before)
     assert "callbacks/gradient_capture.py" in files and "attacks/gradient_inversion/optimize/attack.py" in files
     assert len(files) <= 25, sorted(files)
+
+
+def test_captures_of_equal_joined_names_are_told_apart(tmp_path: Path) -> None:
+    for place in ("a-b/c", "a/b-c", "a/b/c"):
+        (tmp_path / place / "observation").mkdir(parents=True)
+    names = named_captures(tmp_path)
+    assert sorted(names) == ["a-b-c", "a-b-c-2", "a-b-c-3"] and len(set(names.values())) == 3
+
+
+def test_an_update_in_memory_is_known_by_all_that_is_seen_of_it_and_by_its_truth() -> None:
+    update = update_of(2)
+    truth = GroundTruth(torch.zeros(2, 3), torch.tensor([0, 1]))
+    others = [
+        (replace(update, labels=torch.tensor([0, 1])), None),
+        (replace(update, labels=torch.tensor([1, 1])), None),
+        (replace(update, training_mode=False), None),
+        (replace(update, buffers={"b": torch.ones(1)}), None),
+        (update, truth),
+        (update, replace(truth, labels=torch.tensor([1, 1]))),
+    ]
+    digests = [memory._digest(one) for one in [(update, None), *others]]
+    assert len(set(digests)) == len(digests)
+    assert digests[0] == memory._digest((update_of(2), None))

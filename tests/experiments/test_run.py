@@ -1,8 +1,10 @@
 """A whole audit: the run folder, its rows, and what is refused before any work."""
 
 import csv
+import errno
 import json
 import math
+import shutil
 import stat
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from lightleak.experiments.folder import HOLDER_FILE
 from lightleak.experiments.kinds.updates.plan import load_capture
 from lightleak.experiments.load import load_config
 from lightleak.experiments.plan_text import describe_plan
-from lightleak.experiments.run import run_audit
+from lightleak.experiments.run import open_run_folder, run_audit
 from lightleak.protocols.records import RecordedBatch
 from lightleak.report.read import load_cells, load_run
 
@@ -308,6 +310,45 @@ def test_fresh_clients_of_the_run_are_those_of_its_seed(finished: Path) -> None:
     cells = pd.read_csv(finished / "reconstructions" / "tableak-initial-b4-001.csv", dtype=str)
     decoded = experiment.encoder.decode(truth.inputs, clamp=False)
     assert list(cells[cells["column"] == "d0"]["true"]) == list(decoded["d0"])
+
+
+def test_a_run_is_resumed_on_the_same_table_alone(tmp_path: Path, tiny: Any) -> None:
+    table, folder = tmp_path / "own.csv", tmp_path / "run"
+    table.write_text("age,ill\n" + "3,no\n5,yes\n" * 20)
+    config = tiny(data={"table": str(table), "label": "ill"})
+    for _ in range(2):
+        with open_run_folder(folder, config):
+            pass
+    table.write_text("age,ill\n" + "3,no\n6,yes\n" * 20)
+    with pytest.raises(UsageError, match=r"data\.table .*own\.csv has changed since .*run was begun; choose another"):
+        open_run_folder(folder, config).__enter__()
+    (folder / "inputs.json").unlink()  # as earlier versions left it
+    with open_run_folder(folder, config):
+        pass
+
+
+def test_captures_may_be_added_to_an_attack_but_not_exchanged(tmp_path: Path, tiny: Any, save_captures: Any) -> None:
+    root, folder, config = tmp_path / "captures", tmp_path / "run", tiny()
+    first, second = save_captures(tmp_path / "all")
+    for capture in (first, second):
+        shutil.copytree(capture, root / capture.name)
+        with open_run_folder(folder, config, root):
+            pass
+    shutil.rmtree(root / first.name)
+    shutil.copytree(second, root / first.name)
+    with pytest.raises(UsageError, match=r"capture .* has changed since"):
+        open_run_folder(folder, config, root).__enter__()
+
+
+def test_a_folder_of_somebody_else_is_named(tmp_path: Path, tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(*_: Any, **__: Any) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_dir", closed)
+    with pytest.raises(UsageError, match="run cannot be read: Permission denied; choose a folder of your own"):
+        run.resumed_config(tmp_path / "run")
+    with pytest.raises(UsageError, match="run cannot be read"):
+        open_run_folder(tmp_path / "run", tiny()).__enter__()
 
 
 @pytest.mark.parametrize("raw", [False, True], ids=["escaped", "raw"])
