@@ -415,7 +415,7 @@ def test_people_of_a_prepared_table_are_its_rows(tmp_path: Path, fit: Fit) -> No
     exact = next(one for one in results["people"] if one["attack"] == "exact")
     assert exact["is_whole"] and exact["curve"][-1]["seen"] == exact["n"] and exact["unit"] == "step"
     assert exact["proven"] == (people.query("attack == 'exact'")["verdict"] == "proven").sum() > 0
-    assert exact["singling_out"]["control"]["n"] == exact["rows"] - exact["wrong"]
+    assert exact["rows"] - exact["wrong"] == 2 * exact["n"] and exact["singling_out"]["control"]["n"] == exact["n"]
 
 
 def test_people_of_rows_that_are_not_in_the_table_are_known_by_their_rows(

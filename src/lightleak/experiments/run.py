@@ -11,6 +11,7 @@ import yaml
 from rich.console import Console
 
 from lightleak.core.errors import UsageError
+from lightleak.core.private_files import private_files
 from lightleak.core.ranks import detect_ranks
 from lightleak.core.stored import read_json, write_json, write_whole
 from lightleak.experiments.campaign import rows_of, run_packs
@@ -188,7 +189,6 @@ def open_run_folder(folder: Path, config: Any, capture: Path | None = None) -> I
     read, given = "" if capture is None else str(capture.resolve()), input_digests(folder, config, capture)
 
     def begin() -> None:
-        write_json(inputs, given)
         if capture is not None:
             write_json(origin, {"capture": read})
         write_whole(saved, yaml.safe_dump(config.to_dict(), sort_keys=False))  # last: with it the folder is a run
@@ -208,9 +208,10 @@ def open_run_folder(folder: Path, config: Any, capture: Path | None = None) -> I
     if saved.is_file():
         with suppress(ValueError):  # what is damaged is named below
             require_same()  # before anything is written there
-    with opened_folder(folder, saved, "run", begin, [origin, inputs]):
+    with opened_folder(folder, saved, "run", begin, [origin]):
         require_same()
-        write_json(inputs, {**(read_json(inputs) if inputs.is_file() else {}), **given})  # captures may be added
+        with private_files():
+            write_json(inputs, {**(read_json(inputs) if inputs.is_file() else {}), **given})  # captures may be added
         yield
 
 
