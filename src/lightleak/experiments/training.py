@@ -20,6 +20,7 @@ from lightleak.callbacks.update_capture import UpdateCapture
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
 from lightleak.core.ranks import detect_ranks
+from lightleak.core.records import to_json
 from lightleak.core.seeds import derive_seed, numpy_generator
 from lightleak.core.stored import write_json
 from lightleak.data.datamodule import TableDataModule
@@ -168,7 +169,7 @@ def train_as_one_of(
     if trainer.is_global_zero:
         facts = {"epochs": config.rounds, "test": test, "test_rows": len(experiment.table.test)}
         facts["test_majority"] = majority(experiment)
-        write_json(folder / TRAINING_FILE, facts | prepared.facts())
+        write_json(folder / TRAINING_FILE, to_json(facts | prepared.facts()))
 
 
 def majority(experiment: Experiment) -> float:
