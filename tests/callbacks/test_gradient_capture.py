@@ -423,9 +423,10 @@ def test_a_resumed_run_counts_on(encoder: TableEncoder, train: Train, tmp_path: 
 
 
 def test_one_capture_serves_two_trainings(encoder: TableEncoder, train: Train) -> None:
-    callback = capture(encoder, epochs=(0,))
-    train(callback, max_epochs=1)
-    train(callback, max_epochs=1)
+    callback = capture(encoder, epochs=(0,), per_epoch=2, max_captures=1)
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="max_captures=1 reached: no capture from step 1 on"):
+            train(callback, max_epochs=1)
     assert [c.update.facts.step for c in callback.captured] == [0, 0]
 
 

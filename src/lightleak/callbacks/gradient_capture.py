@@ -84,7 +84,7 @@ class GradientCapture(lightning.Callback):
             per_epoch: see `CaptureSchedule`.
             steps: see `CaptureSchedule`.
             at: the point of the gradient.
-            max_captures: bound on captures per process, and so on memory and disk.
+            max_captures: see `CaptureSchedule`; bounds memory and disk.
 
         Raises:
             UsageError: settings that cannot work together, or an encoder that is not fitted.
@@ -126,12 +126,13 @@ class GradientCapture(lightning.Callback):
         self._taken_in_epoch = state_dict["taken_in_epoch"]
 
     def setup(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:
-        """Check that this module and Trainer are supported.
+        """Count from 0, and check that this module and Trainer are supported; a checkpoint's count comes afterwards.
 
         Raises:
             UsageError: see `lightleak.callbacks.capture_support`.
         """
         if stage == "fit":
+            self._taken, self._told_full = 0, False
             self._epoch, self._taken_in_epoch = -1, 0
             self._network, self._spec = self._describe(pl_module)
             check_trainer(trainer, pl_module, self.at)
