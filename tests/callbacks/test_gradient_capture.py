@@ -19,6 +19,7 @@ from torch.utils.data import TensorDataset
 
 from lightleak.callbacks.capture_store import Capture, list_captures
 from lightleak.callbacks.gradient_capture import GradientCapture
+from lightleak.data.datamodule import BatchSampler, batch_loader
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.protocols.fedsgd import client_update, replay, require_replay
@@ -252,6 +253,28 @@ def test_steps_chosen_by_number_may_be_small_those_of_an_epoch_not(encoder: Tabl
         train([by_epoch, by_number])
     assert [c.update.facts.step for c in by_epoch.captured] == [6, 7, 8, 9, 10]
     assert [(c.update.facts.step, c.update.facts.n_rows) for c in by_number.captured] == [(5, 4), (11, 4)]
+
+
+class WholeBatches(lightning.LightningDataModule):
+    """Batches that their sampler makes, as those of LightLeak's data modules: five of 8 rows and one of 4."""
+
+    def __init__(self, rows: TensorDataset) -> None:
+        super().__init__()
+        self.rows, self.sampler = rows, BatchSampler(len(rows), 8, shuffle=True, seed=1)
+
+    def train_dataloader(self) -> Any:
+        return batch_loader(self.rows, self.sampler)
+
+    def rows_of(self, epoch: int, index: int) -> Tensor:
+        return list(self.sampler.batches(epoch))[index]
+
+
+def test_a_smaller_last_batch_of_a_sampler_is_no_full_step(
+    encoder: TableEncoder, train: Train, rows: TensorDataset
+) -> None:
+    callback = capture(encoder, epochs=(0,), per_epoch=99)
+    train(callback, data=WholeBatches(rows), max_epochs=1)
+    assert [c.update.facts.step for c in callback.captured] == [0, 1, 2, 3, 4]
 
 
 def test_a_chosen_step_without_all_its_micro_batches_is_left_out_with_a_warning(

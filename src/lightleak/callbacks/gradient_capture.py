@@ -25,6 +25,7 @@ from lightleak.callbacks.step_recorder import StepRecorder
 from lightleak.core.arguments import require_kind
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.observations import ClientUpdate, GradientState, ProtocolFacts
+from lightleak.data.datamodule import BatchSampler, RankSampler
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.protocols.local_pass import check_batch
@@ -45,10 +46,10 @@ class GradientCapture(lightning.Callback):
     With accumulated gradients an update is the whole step's: its batch is the union of the micro-batches, its gradient
     the mean of theirs. Mixed precision's loss scale is divided out. Under DDP each rank is a client.
 
-    Only full steps are recorded: every micro-batch there, of the data loader's batch size. Where whole epochs are
-    captured, and where a step is chosen by number, it is recorded with a smaller last micro-batch too, or left out with
-    a warning. So is what cannot be recorded (a gradient
-    that overflowed, a step that the gradient scaler skipped); training continues.
+    Only full steps are recorded: every micro-batch there, of the batch size of the data loader or of its sampler. Where
+    whole epochs are captured, and where a step is chosen by number, it is recorded with a smaller last micro-batch too,
+    or left out with a warning. So is what cannot be recorded (a gradient that overflowed, a step that the gradient
+    scaler skipped); training continues.
 
     Attributes:
         captured: the captures of this process in order, where ``keep`` asks for them.
@@ -251,8 +252,7 @@ class GradientCapture(lightning.Callback):
             return "its training step did not run the network"
         if len({*sizes[:-1]}) > 1 or sizes[-1] > sizes[0]:
             return f"its micro-batches have unequal sizes {sizes}"
-        usual = getattr(trainer.train_dataloader, "batch_size", None)
-        full = sizes[-1] == (usual if isinstance(usual, int) else sizes[0])
+        full = sizes[-1] == (_batch_size(trainer.train_dataloader) or sizes[0])
         return None if full or self.schedule.takes_partial(self._step) else f"its batch is not full: {sizes}"
 
     def _take_from_grad(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
@@ -322,6 +322,13 @@ class GradientCapture(lightning.Callback):
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+
+
+def _batch_size(loader: Any) -> int | None:
+    """Rows of a full batch of a loader, or of its sampler where that makes whole batches; None where batches vary."""
+    sampler = getattr(loader, "sampler", None)
+    found = getattr(sampler if isinstance(sampler, BatchSampler | RankSampler) else loader, "batch_size", None)
+    return found if isinstance(found, int) else None
 
 
 def _inputs_and_labels(batch: Any) -> tuple[Tensor, Tensor]:
