@@ -445,6 +445,19 @@ def test_a_resumed_run_counts_on(encoder: TableEncoder, train: Train, tmp_path: 
     assert [c.update.facts.step for c in resumed[1].captured] == [7]
 
 
+def test_a_run_resumed_within_an_epoch_does_not_name_its_rows(
+    encoder: TableEncoder, train: Train, rows: TensorDataset, tmp_path: Path
+) -> None:
+    keep = ModelCheckpoint(tmp_path, "{step}", every_n_train_steps=2, save_top_k=-1)
+    whole, resumed = (capture(encoder, per_epoch=None) for _ in range(2))
+    train([whole, keep], enable_checkpointing=True, data=WholeBatches(rows))
+    train(resumed, data=WholeBatches(rows), ckpt_path=str(tmp_path / "step=2.ckpt"))
+    assert [c.update.facts.step for c in resumed.captured] == list(range(2, 12))
+    assert [c.update.facts.step for c in resumed.captured if c.truth.ids is None] == [2, 3, 4, 5]
+    for taken in (*whole.captured, *resumed.captured[4:]):
+        assert torch.equal(taken.truth.inputs, rows.tensors[0][taken.truth.ids])
+
+
 def test_one_capture_serves_two_trainings(encoder: TableEncoder, train: Train) -> None:
     callback = capture(encoder, epochs=(0,), per_epoch=2, max_captures=1)
     for _ in range(2):

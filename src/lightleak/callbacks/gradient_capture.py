@@ -104,6 +104,7 @@ class GradientCapture(lightning.Callback):
         facts, tensors = encoder.to_state()
         self._encoder_state = facts, {name: tensor.cpu().clone() for name, tensor in tensors.items()}
         self._taken, self._epoch, self._taken_in_epoch = 0, -1, 0
+        self._epoch_in_order = -1  # the last that was entered at its first batch
         self._network: nn.Module
         self._called: nn.Module | None = None
         self._spec: NetworkSpec
@@ -134,7 +135,7 @@ class GradientCapture(lightning.Callback):
         """
         if stage == "fit":
             self._taken, self._told_full = 0, False
-            self._epoch, self._taken_in_epoch = -1, 0
+            self._epoch, self._taken_in_epoch, self._epoch_in_order = -1, 0, -1
             self._network, self._spec = self._describe(pl_module)
             check_trainer(trainer, pl_module, self.at)
             check_statistics(trainer, self._network, self.share_statistics)
@@ -158,6 +159,8 @@ class GradientCapture(lightning.Callback):
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Begin a step that the schedule wants, and watch each of its micro-batches."""
+        if batch_idx == 0:
+            self._epoch_in_order = trainer.current_epoch
         if batch_idx % trainer.accumulate_grad_batches == 0:
             self._begin(trainer)
         if self._recorder is not None:
@@ -168,7 +171,9 @@ class GradientCapture(lightning.Callback):
             check_batch(self._spec, inputs, labels)
             data = getattr(trainer, "datamodule", None)
             rows_of = getattr(data, "rows_of", None)  # of a table's data module, or of one's own that knows it
-            ids = rows_of(trainer.current_epoch, batch_idx) if rows_of else None
+            # A training that is resumed within an epoch counts batches on, and its loader starts again.
+            is_in_order = trainer.current_epoch == self._epoch_in_order
+            ids = rows_of(trainer.current_epoch, batch_idx) if rows_of and is_in_order else None
             self._recorder.arm(inputs, labels, ids)
 
     def on_before_backward(
