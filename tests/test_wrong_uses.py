@@ -114,6 +114,8 @@ WRONG_USES: list[tuple[str, str, str]] = [
     (f"{AUDIT} --capture.at clipped", "nothing clips here", "needs training.trainer.gradient_clip_val"),
     (f"{AUDIT} --kind diagonal", "got 'diagonal'", "kind must be one of defense-frontier, released-model, updates"),
     (f"{AUDIT} --training.trainer.max_epochs 3", "cannot set max_epochs", "the audit sets them itself"),
+    (f"{AUDIT} --training.trainer.overfit_batches 2", "cannot set overfit_batches", "set limit_train_batches"),
+    (f"{AUDIT} --training.trainer.limit_test_batches 0", "got 0", "limit_test_batches must be above 0"),
     (f"{AUDIT} --protocol.local_epochs 5", "protocol.local_epochs", "is a setting of FedAvg"),
     ("audit tune.yaml", "tune.yaml is a study", "run it by lightleak tune"),
     # Configs: what would not end, not fit, or not be written.
