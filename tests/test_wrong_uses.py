@@ -105,6 +105,7 @@ WRONG_USES: list[tuple[str, str, str]] = [
     (f"{AUDIT} --training.optimizer.learning_rate fast", "got fast", "learning_rate must be a number"),
     (f"{AUDIT} --initial.batch_sizes 0", "initial.batch_sizes", "must be at least 1, got 0"),
     (f"{AUDIT} --initial.batch_sizes [49]", "got 49", "batch_size must be at most 48 (training rows of 'synthetic')"),
+    (f"{AUDIT} --training.batch_size 7 --target.options.norm batch", "batch_size 7 leaves", "a batch of one row of 43"),
     (f"{AUDIT} --capture.epochs [5]", "got [5]", "capture.epochs must name one below 1"),
     (f"{AUDIT} --capture.coverage rounds", "got 'rounds'", "capture.coverage must be first or epoch under fedsgd"),
     (f"{AUDIT} --capture.coverage epoch --capture.epochs []", "capture.coverage", "capture.epochs names no epoch"),

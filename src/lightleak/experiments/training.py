@@ -34,6 +34,7 @@ from lightleak.experiments.launch import Places, check_started, joined, make_tra
 from lightleak.experiments.monitor import LeakageMonitor
 from lightleak.experiments.progress import Bar, console_of, silent
 from lightleak.experiments.whole_epochs import SeedEveryEpoch, WholeEpochs, metrics_of_all_epochs
+from lightleak.protocols.client_training import check_row_alone
 from lightleak.protocols.federated_data import FederatedData
 from lightleak.protocols.federation import FederatedAveraging
 from lightleak.targets.checkpoints import LastCheckpoint
@@ -184,8 +185,8 @@ def prepare_training(config: AuditConfig, experiment: Experiment) -> Prepared:
     Raises:
         DataError: the batches are larger than the rows that are left for training, or there are fewer rows to evaluate
             on than processes.
-        UsageError: clients that the rows do not suffice for, a network or data that the defense refuses, or processes
-            that have no gradient of their own to record.
+        UsageError: clients that the rows do not suffice for, a network or data that the defense refuses, a batch of one
+            row that the network cannot take, or processes that have no gradient of their own to record.
     """
     places = places_of_training(config)
     _check_places(config, places)
@@ -195,6 +196,9 @@ def prepare_training(config: AuditConfig, experiment: Experiment) -> Prepared:
     data, defense = data_module(config, experiment), defense_of(config.defense)
     data.check_ranks(places.world)
     model = TabularClassifier(experiment.spec, config.training.optimizer, seed=derive_seed(config.seed, "network"))
+    if data.smallest_batch(places.world) == 1:
+        found = f"training.batch_size {data.batch_size} leaves a batch of one row of {len(data.train_indices)}"
+        check_row_alone(model.network, experiment.spec.layout.width, found)
     if defense is None:
         return Prepared(model, data)
     defended = defend_training(defense, model, data, derive_seed(config.seed, "defense"))
