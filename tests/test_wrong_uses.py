@@ -105,6 +105,7 @@ WRONG_USES: list[tuple[str, str, str]] = [
     (f"{AUDIT} --training.optimizer.learning_rate fast", "got fast", "learning_rate must be a number"),
     (f"{AUDIT} --initial.batch_sizes 0", "initial.batch_sizes", "must be at least 1, got 0"),
     (f"{AUDIT} --initial.batch_sizes [49]", "got 49", "batch_size must be at most 48 (training rows of 'synthetic')"),
+    (f"{AUDIT} --training.batch_size 7 --target.options.norm batch", "batch_size 7 leaves", "a batch of one row of 43"),
     (f"{AUDIT} --capture.epochs [5]", "got [5]", "capture.epochs must name one below 1"),
     (f"{AUDIT} --capture.coverage rounds", "got 'rounds'", "capture.coverage must be first or epoch under fedsgd"),
     (f"{AUDIT} --capture.coverage epoch --capture.epochs []", "capture.coverage", "capture.epochs names no epoch"),
@@ -114,6 +115,8 @@ WRONG_USES: list[tuple[str, str, str]] = [
     (f"{AUDIT} --capture.at clipped", "nothing clips here", "needs training.trainer.gradient_clip_val"),
     (f"{AUDIT} --kind diagonal", "got 'diagonal'", "kind must be one of defense-frontier, released-model, updates"),
     (f"{AUDIT} --training.trainer.max_epochs 3", "cannot set max_epochs", "the audit sets them itself"),
+    (f"{AUDIT} --training.trainer.overfit_batches 2", "cannot set overfit_batches", "set limit_train_batches"),
+    (f"{AUDIT} --training.trainer.limit_test_batches 0", "got 0", "limit_test_batches must be above 0"),
     (f"{AUDIT} --protocol.local_epochs 5", "protocol.local_epochs", "is a setting of FedAvg"),
     ("audit tune.yaml", "tune.yaml is a study", "run it by lightleak tune"),
     # Configs: what would not end, not fit, or not be written.

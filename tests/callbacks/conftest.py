@@ -47,6 +47,7 @@ def train(encoder: TableEncoder, rows: TensorDataset) -> Train:
         optimizer: OptimizerConfig | None = None,
         batch_size: int = BATCH_SIZE,
         ckpt_path: str | None = None,
+        data: lightning.LightningDataModule | None = None,
         **settings: Any,
     ) -> Any:
         torch.manual_seed(1)
@@ -64,7 +65,7 @@ def train(encoder: TableEncoder, rows: TensorDataset) -> Train:
             }
             | settings
         )
-        trainer.fit(model, DataLoader(rows, batch_size=batch_size, shuffle=True), ckpt_path=ckpt_path)
+        trainer.fit(model, data or DataLoader(rows, batch_size=batch_size, shuffle=True), ckpt_path=ckpt_path)
         return model
 
     return train

@@ -19,6 +19,7 @@ from torch.utils.data import TensorDataset
 
 from lightleak.callbacks.capture_store import Capture, list_captures
 from lightleak.callbacks.gradient_capture import GradientCapture
+from lightleak.data.datamodule import BatchSampler, batch_loader
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.protocols.fedsgd import client_update, replay, require_replay
@@ -254,6 +255,28 @@ def test_steps_chosen_by_number_may_be_small_those_of_an_epoch_not(encoder: Tabl
     assert [(c.update.facts.step, c.update.facts.n_rows) for c in by_number.captured] == [(5, 4), (11, 4)]
 
 
+class WholeBatches(lightning.LightningDataModule):
+    """Batches that their sampler makes, as those of LightLeak's data modules: five of 8 rows and one of 4."""
+
+    def __init__(self, rows: TensorDataset) -> None:
+        super().__init__()
+        self.rows, self.sampler = rows, BatchSampler(len(rows), 8, shuffle=True, seed=1)
+
+    def train_dataloader(self) -> Any:
+        return batch_loader(self.rows, self.sampler)
+
+    def rows_of(self, epoch: int, index: int) -> Tensor:
+        return list(self.sampler.batches(epoch))[index]
+
+
+def test_a_smaller_last_batch_of_a_sampler_is_no_full_step(
+    encoder: TableEncoder, train: Train, rows: TensorDataset
+) -> None:
+    callback = capture(encoder, epochs=(0,), per_epoch=99)
+    train(callback, data=WholeBatches(rows), max_epochs=1)
+    assert [c.update.facts.step for c in callback.captured] == [0, 1, 2, 3, 4]
+
+
 def test_a_chosen_step_without_all_its_micro_batches_is_left_out_with_a_warning(
     encoder: TableEncoder, train: Train
 ) -> None:
@@ -422,10 +445,24 @@ def test_a_resumed_run_counts_on(encoder: TableEncoder, train: Train, tmp_path: 
     assert [c.update.facts.step for c in resumed[1].captured] == [7]
 
 
+def test_a_run_resumed_within_an_epoch_does_not_name_its_rows(
+    encoder: TableEncoder, train: Train, rows: TensorDataset, tmp_path: Path
+) -> None:
+    keep = ModelCheckpoint(tmp_path, "{step}", every_n_train_steps=2, save_top_k=-1)
+    whole, resumed = (capture(encoder, per_epoch=None) for _ in range(2))
+    train([whole, keep], enable_checkpointing=True, data=WholeBatches(rows))
+    train(resumed, data=WholeBatches(rows), ckpt_path=str(tmp_path / "step=2.ckpt"))
+    assert [c.update.facts.step for c in resumed.captured] == list(range(2, 12))
+    assert [c.update.facts.step for c in resumed.captured if c.truth.ids is None] == [2, 3, 4, 5]
+    for taken in (*whole.captured, *resumed.captured[4:]):
+        assert torch.equal(taken.truth.inputs, rows.tensors[0][taken.truth.ids])
+
+
 def test_one_capture_serves_two_trainings(encoder: TableEncoder, train: Train) -> None:
-    callback = capture(encoder, epochs=(0,))
-    train(callback, max_epochs=1)
-    train(callback, max_epochs=1)
+    callback = capture(encoder, epochs=(0,), per_epoch=2, max_captures=1)
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="max_captures=1 reached: no capture from step 1 on"):
+            train(callback, max_epochs=1)
     assert [c.update.facts.step for c in callback.captured] == [0, 0]
 
 

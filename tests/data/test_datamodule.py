@@ -245,6 +245,17 @@ def test_too_few_rows_for_the_processes_are_refused(table, encoder, settings, me
         module.check_ranks(3)
 
 
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize(("size", "world"), [(1, 1), (6, 1), (7, 1), (8, 2), (11, 3), (33, 3)])
+def test_the_smallest_batch_is_that_of_the_sampler(
+    table: Table, encoder: TableEncoder, size: int, world: int, drop_last: bool
+) -> None:
+    data = TableDataModule(table, encoder, batch_size=size, validation_fraction=0.0, drop_last=drop_last)
+    batches = BatchSampler(len(data.train_indices), size, drop_last=drop_last)
+    ranks = [batches] if world == 1 else [RankSampler(batches, rank, world) for rank in range(world)]
+    assert data.smallest_batch(world) == min(len(batch) for rank in ranks for batch in rank.batches(0))
+
+
 def test_column_order_of_the_frame_does_not_matter(table: Table, encoder: TableEncoder) -> None:
     turned = Table(table.card, table.schema, table.train[table.train.columns[::-1]], table.test)
     pd.testing.assert_index_equal(turned.train.columns, table.train.columns[::-1])

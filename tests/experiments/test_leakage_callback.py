@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import lightleak
 from lightleak.callbacks.module_capture import REFUSALS_IN_A_ROW, find_network
@@ -141,7 +141,8 @@ def fit(rows: tuple[Tensor, Tensor]) -> Fit:
             enable_progress_bar=False,
             enable_model_summary=False,
         )
-        trainer.fit(project(), DataLoader(data or TensorDataset(*rows), batch_size=8, shuffle=True))
+        shuffle = not isinstance(data, IterableDataset)
+        trainer.fit(project(), DataLoader(data or TensorDataset(*rows), batch_size=8, shuffle=shuffle))
         return trainer
 
     return run
@@ -252,6 +253,25 @@ def test_a_report_that_cannot_be_written_ends_nothing(
     monkeypatch.setattr("lightleak.experiments.leakage_callback.run_updates", fail)
     with pytest.warns(UserWarning, match="no report was written to .*: no space left"):
         fit(Wrapped, LeakageCallback(encoder, QUICK, output=tmp_path / "run"), epochs=1)
+
+
+class Stream(IterableDataset):
+    """Rows that have no length."""
+
+    def __init__(self, rows: tuple[Tensor, Tensor]) -> None:
+        self.rows = rows
+
+    def __iter__(self) -> Any:
+        return zip(*self.rows, strict=True)
+
+
+def test_a_loader_without_a_length_is_watched_as_some_of_the_steps(
+    fit: Fit, encoder: TableEncoder, rows: tuple[Tensor, Tensor], tmp_path: Path
+) -> None:
+    watch = LeakageCallback(encoder, "random", per_epoch=None, output=tmp_path / "run")
+    fit(Wrapped, watch, epochs=1, data=Stream(rows))
+    assert len(watch.captured) == 6
+    assert (tmp_path / "run" / "report.html").is_file()
 
 
 @pytest.mark.parametrize("form", ["classes", "numbers", "column"])

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.run import resumed_config, run_audit
 from lightleak.experiments.took import TOOK
 from lightleak.experiments.unit import run_pack
+from lightleak.experiments.whole_epochs import metrics_of_all_epochs
 from lightleak.targets.classifier import TabularClassifier
+from lightleak.tuning.objective import ObjectiveConfig
 
 
 def without_seconds(results: dict[str, Any]) -> list[dict[str, Any]]:
@@ -192,6 +195,16 @@ def test_training_goes_on_to_the_same_bits(
 def assert_same_metrics(got: Path, expected: Path) -> None:
     first, second = (pd.read_csv(path, float_precision="round_trip") for path in (got, expected))
     pd.testing.assert_frame_equal(first[sorted(first)], second[sorted(second)], check_exact=True)
+
+
+def test_an_epoch_whose_metrics_were_nan_is_no_empty_cell(tmp_path: Path) -> None:
+    file, kept = tmp_path / "metrics.csv", tmp_path / "checkpoints" / "metrics.csv"
+    file.write_text("epoch,val/auroc\n0,0.1000000001\n1,nan\n2,0.")
+    with metrics_of_all_epochs(tmp_path):
+        assert kept.read_text() == "epoch,val/auroc\n0,0.1000000001\n1,nan\n"
+        file.write_text("epoch,train/loss,val/auroc\n2,nan,\n2,,nan\n")
+    assert file.read_text() == "epoch,val/auroc,train/loss\n0,0.1000000001,\n1,nan,\n2,,nan\n2,nan,\n"
+    assert math.isnan(ObjectiveConfig("val/auroc").of_training(tmp_path) or 0.0)
 
 
 def test_training_that_ended_before_its_test_is_only_tested(

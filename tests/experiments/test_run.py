@@ -99,6 +99,17 @@ def test_results_are_json_without_nan(finished: Path) -> None:
     json.loads((finished / "results.json").read_text(), parse_constant=refuse)
 
 
+def test_a_training_that_diverged_is_json_without_nan(tmp_path: Path, tiny: Any, silent: Console) -> None:
+    diverging = {"epochs": 1, "batch_size": 8, "optimizer": {"learning_rate": 1e18}}
+    config = tiny(training=diverging, capture__epochs=[0], initial__batches=0, attacks={"random": {}})
+    with pytest.warns(UserWarning, match="AUROC is undefined: predictions are NaN"):
+        run_audit(config, tmp_path / "run", console=silent)
+    for name in ("results.json", "training.json"):
+        json.loads((tmp_path / "run" / name).read_text(), parse_constant=pytest.fail)
+    tested = json.loads((tmp_path / "run" / "training.json").read_text())["test"]
+    assert tested["test/loss"] is None and tested["test/auroc"] is None and 0 <= tested["test/accuracy"] <= 1
+
+
 def test_summary_has_mean_std_n_and_interval_of_every_group(finished: Path) -> None:
     results = results_of(finished)
     for group in results["summary"]:

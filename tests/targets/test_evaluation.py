@@ -55,6 +55,18 @@ def test_rows_of_one_class_have_no_area(n_classes: int, label: int) -> None:
     assert 0 <= values["test/accuracy"] <= 1
 
 
+@pytest.mark.parametrize("share", [1.0, 0.1])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_network_that_diverged_has_no_area_in_any_order_of_rows(n_classes: int, share: float) -> None:
+    probabilities = torch.rand(40) if n_classes == 2 else torch.softmax(torch.randn(40, n_classes), 1)
+    probabilities[: int(40 * share)] = torch.nan
+    labels = torch.arange(40) % n_classes
+    with pytest.warns(UserWarning, match="AUROC is undefined: predictions are NaN"):
+        orders = (labels.argsort(), torch.randperm(40))
+        values = [computed(n_classes, probabilities[order], labels[order]) for order in orders]
+    assert all(value["test/auroc"] != value["test/auroc"] for value in values)  # NaN
+
+
 @pytest.mark.parametrize("steps", [1, FLUSH_AFTER, FLUSH_AFTER + 3])
 def test_the_epochs_loss_is_the_sum_over_its_rows(steps: int) -> None:
     epoch = EpochLoss()

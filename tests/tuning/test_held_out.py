@@ -66,6 +66,17 @@ def test_pairs_are_by_unit_and_the_interval_is_of_their_differences(
     assert compare(ObjectiveConfig("cell_accuracy"), {0: {}, 5: {}}, 4, tmp_path, 1) is None
 
 
+def test_a_training_that_diverged_has_no_held_out_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def audit(tree: Any, folder: Path, *_: Any) -> None:
+        diverged = folder.parent.name == "trial-0" and folder.name != "seed-002"
+        folder.mkdir(parents=True)
+        (folder / "training.json").write_text(json.dumps({"test": {"test/auroc": None if diverged else 0.75}}))
+
+    monkeypatch.setattr(held_out, "_run", audit)
+    pair = {number: {"seed": 0} for number in (0, 5)}
+    assert compare(ObjectiveConfig("val/auroc"), pair, 3, tmp_path / "some", 1) is None, "one pair is no comparison"
+
+
 def test_a_tuned_training_is_judged_on_the_test_rows_of_other_seeds(
     tmp_path: Path, tiny_study: Any, silent: Any
 ) -> None:

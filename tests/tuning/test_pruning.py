@@ -140,6 +140,16 @@ def test_a_resumed_training_reports_every_epoch(tmp_path: Path) -> None:
     assert second.reports == list(enumerate(scores, start=1)), "Optuna ignores what it was told before"
 
 
+def test_a_pruned_training_trains_no_further_when_it_is_resumed(tmp_path: Path) -> None:
+    scores = [0.5, 0.25, 0.125, 0.0625]
+    fit(Scripted(scores), TrialPruning(Told(stop_at=2), "val/score")).save_checkpoint(tmp_path / "last.ckpt")
+    pruning, model = TrialPruning(Told(stop_at=2), "val/score"), Scripted(scores)
+    fit(model, pruning, resume=tmp_path / "last.ckpt")
+    assert model.trained == 0
+    with pytest.raises(optuna.TrialPruned, match="pruned after epoch 2"):
+        pruning.raise_if_pruned()
+
+
 def test_reports_of_a_resumed_trial_are_repeated_without_a_warning() -> None:
     trial = optuna.create_study().ask()
     with warnings.catch_warnings():

@@ -179,6 +179,14 @@ def test_a_pruned_training_is_not_taken_for_a_finished_one(tmp_path: Path, tiny_
     assert value == whole
 
 
+@pytest.mark.filterwarnings("ignore:AUROC is undefined")
+def test_a_training_that_diverged_is_pruned_by_its_auroc(tmp_path: Path, tiny_study: Any) -> None:
+    diverging = {"epochs": 2, "batch_size": 16, "optimizer": {"learning_rate": 1e18}}
+    config = tiny_study(**{**TRAINED, "training": diverging}, study__objectives="val/auroc")
+    with pytest.raises(TrialPruned, match="val/auroc is nan after epoch 1"):
+        run_trial(config.study, trial_tree(config, VALUES), tmp_path / "trial", Told())
+
+
 def test_a_training_alone_attacks_nothing(tmp_path: Path, tiny_study: Any) -> None:
     config = tiny_study(**TRAINED, study__objectives="val/loss")
     (loss,) = run_trial(config.study, trial_tree(config, VALUES), tmp_path / "trial")

@@ -12,7 +12,7 @@ from lightleak.core.errors import UsageError
 from lightleak.experiments.engine import Engine, LocalEngine, Watch
 from lightleak.experiments.pack import Finished, Pack, contents, run_in
 from lightleak.tuning import run, trial
-from lightleak.tuning.study import Study, served
+from lightleak.tuning.study import MAX_RETRIES, Study, served
 from lightleak.tuning.trial import TableFiles, TrialPack, trial_tree
 
 
@@ -88,6 +88,19 @@ def test_errors_that_no_other_trial_can_avoid_end_the_study(
     with pytest.raises(type(error)):
         run_all(Study(tiny_study(), tmp_path), silent)
     assert states(Study(tiny_study(), tmp_path)) == [kept]
+
+
+def test_a_fault_of_a_machine_is_not_counted_against_its_trial(
+    tmp_path: Path, tiny_study: Any, silent: Any, values: list[Any]
+) -> None:
+    config = tiny_study(study__trials=1)
+    for _ in range(MAX_RETRIES + 1):
+        values[:] = [OSError("no space left")]
+        with pytest.raises(OSError, match="no space left"):
+            run_all(Study(config, tmp_path), silent)
+    values[:] = [0.5]
+    run_all(study := Study(config, tmp_path), silent)
+    assert states(study) == ["COMPLETE"]
 
 
 def pack_of(study: Study, storage: str, tables: TableFiles | None) -> TrialPack:

@@ -15,7 +15,7 @@ class CaptureSchedule:
         epochs: epochs to capture in, for example ``(0, 1, 5)`` or ``range(0, 100, 10)``.
         per_epoch: number of full steps from the start of each; None: all its steps, one with a smaller batch too.
         steps: further optimizer steps to capture.
-        max_captures: limit per process.
+        max_captures: limit per training and process.
     """
 
     epochs: Collection[int] = ()
@@ -56,7 +56,7 @@ class RoundSchedule:
         rounds: rounds to capture in, for example ``(0, 5, 10)``.
         per_round: number of captures per round, in the order in which the server drew the clients.
         clients: capture these clients instead, in every chosen round in which they take part.
-        max_captures: limit per run.
+        max_captures: limit per training.
     """
 
     rounds: Collection[int]

@@ -25,6 +25,7 @@ from lightleak.callbacks.step_recorder import StepRecorder
 from lightleak.core.arguments import require_kind
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.observations import ClientUpdate, GradientState, ProtocolFacts
+from lightleak.data.datamodule import BatchSampler, RankSampler
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.protocols.local_pass import check_batch
@@ -45,10 +46,10 @@ class GradientCapture(lightning.Callback):
     With accumulated gradients an update is the whole step's: its batch is the union of the micro-batches, its gradient
     the mean of theirs. Mixed precision's loss scale is divided out. Under DDP each rank is a client.
 
-    Only full steps are recorded: every micro-batch there, of the data loader's batch size. Where whole epochs are
-    captured, and where a step is chosen by number, it is recorded with a smaller last micro-batch too, or left out with
-    a warning. So is what cannot be recorded (a gradient
-    that overflowed, a step that the gradient scaler skipped); training continues.
+    Only full steps are recorded: every micro-batch there, of the batch size of the data loader or of its sampler. Where
+    whole epochs are captured, and where a step is chosen by number, it is recorded with a smaller last micro-batch too,
+    or left out with a warning. So is what cannot be recorded (a gradient that overflowed, a step that the gradient
+    scaler skipped); training continues.
 
     Attributes:
         captured: the captures of this process in order, where ``keep`` asks for them.
@@ -84,7 +85,7 @@ class GradientCapture(lightning.Callback):
             per_epoch: see `CaptureSchedule`.
             steps: see `CaptureSchedule`.
             at: the point of the gradient.
-            max_captures: bound on captures per process, and so on memory and disk.
+            max_captures: see `CaptureSchedule`; bounds memory and disk.
 
         Raises:
             UsageError: settings that cannot work together, or an encoder that is not fitted.
@@ -103,6 +104,7 @@ class GradientCapture(lightning.Callback):
         facts, tensors = encoder.to_state()
         self._encoder_state = facts, {name: tensor.cpu().clone() for name, tensor in tensors.items()}
         self._taken, self._epoch, self._taken_in_epoch = 0, -1, 0
+        self._epoch_in_order = -1  # the last that was entered at its first batch
         self._network: nn.Module
         self._called: nn.Module | None = None
         self._spec: NetworkSpec
@@ -126,13 +128,14 @@ class GradientCapture(lightning.Callback):
         self._taken_in_epoch = state_dict["taken_in_epoch"]
 
     def setup(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:
-        """Check that this module and Trainer are supported.
+        """Count from 0, and check that this module and Trainer are supported; a checkpoint's count comes afterwards.
 
         Raises:
             UsageError: see `lightleak.callbacks.capture_support`.
         """
         if stage == "fit":
-            self._epoch, self._taken_in_epoch = -1, 0
+            self._taken, self._told_full = 0, False
+            self._epoch, self._taken_in_epoch, self._epoch_in_order = -1, 0, -1
             self._network, self._spec = self._describe(pl_module)
             check_trainer(trainer, pl_module, self.at)
             check_statistics(trainer, self._network, self.share_statistics)
@@ -156,6 +159,8 @@ class GradientCapture(lightning.Callback):
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Begin a step that the schedule wants, and watch each of its micro-batches."""
+        if batch_idx == 0:
+            self._epoch_in_order = trainer.current_epoch
         if batch_idx % trainer.accumulate_grad_batches == 0:
             self._begin(trainer)
         if self._recorder is not None:
@@ -166,7 +171,9 @@ class GradientCapture(lightning.Callback):
             check_batch(self._spec, inputs, labels)
             data = getattr(trainer, "datamodule", None)
             rows_of = getattr(data, "rows_of", None)  # of a table's data module, or of one's own that knows it
-            ids = rows_of(trainer.current_epoch, batch_idx) if rows_of else None
+            # A training that is resumed within an epoch counts batches on, and its loader starts again.
+            is_in_order = trainer.current_epoch == self._epoch_in_order
+            ids = rows_of(trainer.current_epoch, batch_idx) if rows_of and is_in_order else None
             self._recorder.arm(inputs, labels, ids)
 
     def on_before_backward(
@@ -250,8 +257,7 @@ class GradientCapture(lightning.Callback):
             return "its training step did not run the network"
         if len({*sizes[:-1]}) > 1 or sizes[-1] > sizes[0]:
             return f"its micro-batches have unequal sizes {sizes}"
-        usual = getattr(trainer.train_dataloader, "batch_size", None)
-        full = sizes[-1] == (usual if isinstance(usual, int) else sizes[0])
+        full = sizes[-1] == (_batch_size(trainer.train_dataloader) or sizes[0])
         return None if full or self.schedule.takes_partial(self._step) else f"its batch is not full: {sizes}"
 
     def _take_from_grad(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
@@ -321,6 +327,13 @@ class GradientCapture(lightning.Callback):
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+
+
+def _batch_size(loader: Any) -> int | None:
+    """Rows of a full batch of a loader, or of its sampler where that makes whole batches; None where batches vary."""
+    sampler = getattr(loader, "sampler", None)
+    found = getattr(sampler if isinstance(sampler, BatchSampler | RankSampler) else loader, "batch_size", None)
+    return found if isinstance(found, int) else None
 
 
 def _inputs_and_labels(batch: Any) -> tuple[Tensor, Tensor]:

@@ -206,6 +206,11 @@ class TableDataModule(lightning.LightningDataModule):
             if 0 < n_rows < world:
                 raise DataError(f"{name} rows must be at least {world} (processes that train), got {n_rows}")
 
+    def smallest_batch(self, world: int) -> int:
+        """Rows of the smallest training batch of any of so many processes."""
+        left = len(self.train_indices) % (self.batch_size * world)
+        return (0 if self.drop_last else left // world) or self.batch_size
+
     def part(self, name: Part) -> TensorDataset:
         """The encoded rows of one part: ``tensors`` are inputs ``[n, d]`` and labels ``[n]``."""
         self.setup()

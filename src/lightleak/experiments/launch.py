@@ -111,11 +111,18 @@ def make_trainer(
     where another program, such as Ray, has started the processes.
 
     Raises:
-        UsageError: an argument the Trainer does not have, refuses, or that is the audit's own, or processes that were
-            not started.
+        UsageError: an argument the Trainer does not have, refuses, or that is the audit's own, one that leaves it
+            without its batches, or processes that were not started.
     """
     if taken := sorted(set(settings) & set(OURS)):
         raise UsageError(f"training.trainer cannot set {', '.join(taken)}: the audit sets them itself")
+    if settings.get("overfit_batches"):
+        raise UsageError(
+            "training.trainer cannot set overfit_batches, which replaces the sampler that makes the batches; to train "
+            "on the first ones alone set limit_train_batches"
+        )
+    if settings.get("limit_test_batches") == 0:
+        raise UsageError("training.trainer.limit_test_batches must be above 0, as the network is tested; got 0")
     if environment is None and SPREAD & settings.keys() and (places := places_of(settings, device)).world > 1:
         check_started(places)
         environment = cluster_environment()

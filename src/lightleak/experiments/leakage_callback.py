@@ -154,7 +154,8 @@ class LeakageCallback(ModuleCapture):
         if self.output is None:
             return
         of_epoch = Counter(taken.update.facts.epoch for taken in self.captured)
-        steps = math.ceil(trainer.num_training_batches / trainer.accumulate_grad_batches)
+        batches = trainer.num_training_batches  # infinite where the loader has no length
+        steps = math.ceil(batches / trainer.accumulate_grad_batches) if math.isfinite(batches) else math.inf
         mine = OfRank(
             self.captured,
             bool(of_epoch) and set(of_epoch.values()) == {steps},

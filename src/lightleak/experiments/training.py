@@ -20,6 +20,7 @@ from lightleak.callbacks.update_capture import UpdateCapture
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
 from lightleak.core.ranks import detect_ranks
+from lightleak.core.records import to_json
 from lightleak.core.seeds import derive_seed, numpy_generator
 from lightleak.core.stored import write_json
 from lightleak.data.datamodule import TableDataModule
@@ -33,6 +34,7 @@ from lightleak.experiments.launch import Places, check_started, joined, make_tra
 from lightleak.experiments.monitor import LeakageMonitor
 from lightleak.experiments.progress import Bar, console_of, silent
 from lightleak.experiments.whole_epochs import SeedEveryEpoch, WholeEpochs, metrics_of_all_epochs
+from lightleak.protocols.client_training import check_row_alone
 from lightleak.protocols.federated_data import FederatedData
 from lightleak.protocols.federation import FederatedAveraging
 from lightleak.targets.checkpoints import LastCheckpoint
@@ -168,7 +170,7 @@ def train_as_one_of(
     if trainer.is_global_zero:
         facts = {"epochs": config.rounds, "test": test, "test_rows": len(experiment.table.test)}
         facts["test_majority"] = majority(experiment)
-        write_json(folder / TRAINING_FILE, facts | prepared.facts())
+        write_json(folder / TRAINING_FILE, to_json(facts | prepared.facts()))
 
 
 def majority(experiment: Experiment) -> float:
@@ -183,8 +185,8 @@ def prepare_training(config: AuditConfig, experiment: Experiment) -> Prepared:
     Raises:
         DataError: the batches are larger than the rows that are left for training, or there are fewer rows to evaluate
             on than processes.
-        UsageError: clients that the rows do not suffice for, a network or data that the defense refuses, or processes
-            that have no gradient of their own to record.
+        UsageError: clients that the rows do not suffice for, a network or data that the defense refuses, a batch of one
+            row that the network cannot take, or processes that have no gradient of their own to record.
     """
     places = places_of_training(config)
     _check_places(config, places)
@@ -194,6 +196,9 @@ def prepare_training(config: AuditConfig, experiment: Experiment) -> Prepared:
     data, defense = data_module(config, experiment), defense_of(config.defense)
     data.check_ranks(places.world)
     model = TabularClassifier(experiment.spec, config.training.optimizer, seed=derive_seed(config.seed, "network"))
+    if data.smallest_batch(places.world) == 1:
+        found = f"training.batch_size {data.batch_size} leaves a batch of one row of {len(data.train_indices)}"
+        check_row_alone(model.network, experiment.spec.layout.width, found)
     if defense is None:
         return Prepared(model, data)
     defended = defend_training(defense, model, data, derive_seed(config.seed, "defense"))

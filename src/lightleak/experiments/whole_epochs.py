@@ -73,16 +73,19 @@ def _join(earlier: Path, later: Path, into: Path) -> None:
     found = [first if second is None or first is None else first[~first["epoch"].isin(second["epoch"])], second]
     frames = [frame for frame in found if frame is not None]
     if frames:
-        write_whole(into, pd.concat(frames).to_csv(index=False))
+        write_whole(into, pd.concat(frames).fillna("").to_csv(index=False))
 
 
 def _read(path: Path) -> pd.DataFrame | None:
-    """Metrics by epoch, without a last line that a kill or a full disk cut off; ``None`` where there are none."""
+    """Metrics by epoch, as they were written, so that NaN is no empty cell; ``None`` where there are none.
+
+    A last line that a kill or a full disk cut off is left out.
+    """
     if not path.is_file():
         return None
     whole, _, _ = path.read_text(encoding="utf-8", errors="replace").rpartition("\n")
     try:
-        found = pd.read_csv(StringIO(whole), float_precision="round_trip")
+        found = pd.read_csv(StringIO(whole), dtype=str, keep_default_na=False)
     except (pd.errors.ParserError, pd.errors.EmptyDataError):
         return None
     return found if "epoch" in found else None

@@ -246,18 +246,28 @@ def check_smallest_batch(network: nn.Module, width: int, n_rows: int, training: 
     Raises:
         UsageError: the last batch of an epoch has one row, which has no variance.
     """
-    if n_rows % training.batch_size != 1 % training.batch_size or not mode:
-        return
+    if n_rows % training.batch_size == 1 % training.batch_size and mode:
+        check_row_alone(network, width, f"batch_size {training.batch_size} leaves a local batch of one row of {n_rows}")
+
+
+def check_row_alone(network: nn.Module, width: int, found: str) -> None:
+    """Refuse a batch of one row where the network cannot take one, as BatchNorm in train mode cannot.
+
+    Args:
+        network: the network.
+        width: of an encoded row.
+        found: which setting leaves such a batch, for the error.
+
+    Raises:
+        UsageError: one row has no variance.
+    """
     parameter = next(network.parameters())
     row = torch.zeros(1, width, dtype=parameter.dtype, device=parameter.device)
     try:
         with torch.no_grad(), in_mode(network, True), frozen_statistics(network), fresh_generator(0, row.device):
             network(row)
     except (UsageError, ValueError) as error:
-        raise UsageError(
-            f"batch_size {training.batch_size} leaves a local batch of one row of {n_rows}, which the network cannot "
-            f"take in train mode: {error}"
-        ) from error
+        raise UsageError(f"{found}, which the network cannot take in train mode: {error}") from error
 
 
 def _defended(

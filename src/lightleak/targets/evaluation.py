@@ -33,15 +33,20 @@ class RowMean(Metric):
         return self.total / self.rows
 
 
+DIVERGED = "predictions are NaN, as of a network that has diverged"
+"""Why there is no area: torchmetrics would rank NaN by position, so that the order of rows decides."""
+
+
 class TwoClassAUROC(BinaryAUROC):
-    """Area under the ROC curve, exact; NaN with a warning where all rows are of one class."""
+    """Area under the ROC curve, exact; NaN with a warning where all rows are of one class or a prediction is NaN."""
 
     def compute(self) -> Tensor:  # type: ignore[override]
         """The area, a scalar."""
         target = dim_zero_cat(self.target)
         if target.min() == target.max():
-            warnings.warn("AUROC is undefined: all rows are of one class", stacklevel=2)
-            return torch.full((), torch.nan, device=target.device)
+            return _undefined("all rows are of one class", target.device)
+        if dim_zero_cat(self.preds).isnan().any():
+            return _undefined(DIVERGED, target.device)
         area: Tensor = super().compute()
         return area
 
@@ -56,12 +61,13 @@ class PresentClassAUROC(MulticlassAUROC):
         super().__init__(n_classes, average="none")
 
     def compute(self) -> Tensor:  # type: ignore[override]
-        """The mean, a scalar; NaN where fewer than two classes have rows."""
+        """The mean, a scalar; NaN where fewer than two classes have rows or a prediction is NaN."""
         target = dim_zero_cat(self.target)
         present = torch.bincount(target, minlength=self.num_classes) > 0
         if present.sum() < 2:
-            warnings.warn("AUROC is undefined: all rows are of one class", stacklevel=2)
-            return torch.full((), torch.nan, device=target.device)
+            return _undefined("all rows are of one class", target.device)
+        if dim_zero_cat(self.preds).isnan().any():
+            return _undefined(DIVERGED, target.device)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "No positive samples")  # said below, with the count
             areas: Tensor = super().compute()
@@ -71,8 +77,17 @@ class PresentClassAUROC(MulticlassAUROC):
         return areas[present].mean()
 
 
+def _undefined(reason: str, device: torch.device) -> Tensor:
+    """Warn that there is no area, and return NaN, a scalar."""
+    warnings.warn(f"AUROC is undefined: {reason}", stacklevel=3)
+    return torch.full((), torch.nan, device=device)
+
+
 def classification_metrics(n_classes: int, prefix: str) -> MetricCollection:
     """Accuracy over all rows and area under the ROC curve (mean over classes beyond two), exact.
+
+    A network that has diverged has no AUROC. Its accuracy is that of what it answers: the first class for every row
+    whose prediction is NaN.
 
     Args:
         n_classes: classes; two are read as a binary problem whose positive class is 1.

@@ -94,7 +94,7 @@ def _words(objective: ObjectiveConfig, tree: Mapping[str, Any], n: int) -> str:
 def _of_trainings(
     objective: ObjectiveConfig, tree: Mapping[str, Any], n: int, folder: Path, workers: int
 ) -> dict[str, float]:
-    """Values on the test rows by seed; the attacks of the audit are left to the best config."""
+    """Values on the test rows by seed, without those of trainings that diverged; only the best config is attacked."""
     found = {}
     for i in range(n):
         place = folder / f"seed-{i:03d}"
@@ -104,7 +104,9 @@ def _of_trainings(
         one["attacks"] = {"random": {}}
         _run(one, place, workers)
         tested = read_json(place / TRAINING_FILE)["test"]
-        found[str(i)] = float(tested[f"test/{objective.metric.removeprefix(VALIDATION)}"])
+        value = tested[f"test/{objective.metric.removeprefix(VALIDATION)}"]
+        if value is not None:
+            found[str(i)] = float(value)
     return found
 
 

@@ -63,7 +63,11 @@ class TrialPruning(lightning.Callback):
         self._reported: set[int] = set()
 
     def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """Raise `UsageError` where there is nothing to report, or more than once an epoch, or on several devices."""
+        """Ask again about what a checkpoint holds: a trial that was pruned there trains no further.
+
+        Raises:
+            UsageError: there is nothing to report, or more than once an epoch, or on several devices.
+        """
         if trainer.world_size > 1:
             raise UsageError(f"TrialPruning needs a training on one device, got {trainer.world_size}")
         if not trainer.enable_validation:
@@ -74,6 +78,8 @@ class TrialPruning(lightning.Callback):
                 "TrialPruning reports whole epochs: val_check_interval must be 1.0 and check_val_every_n_epoch a "
                 f"number, got {interval!r} and {epochs!r}"
             )
+        if self._values:
+            self._report(trainer)
 
     def on_validation_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Report the epoch and stop a pruned training.
@@ -89,13 +95,17 @@ class TrialPruning(lightning.Callback):
             raise UsageError(f"monitor {self.monitor!r} is not logged by validation; logged: {logged}")
         epoch, value = trainer.current_epoch + 1, float(metrics[self.monitor])
         if not math.isfinite(value):
-            self.pruned = f"{self.monitor} is {value} after epoch {epoch}"
+            self.pruned, trainer.should_stop = f"{self.monitor} is {value} after epoch {epoch}", True
         else:
             self._values.setdefault(epoch, value)
-            for step in sorted(self._values.keys() - self._reported):
-                self.trial.report(self._values[step], step)
-                self._reported.add(step)
-            self.pruned = f"pruned after epoch {epoch}" if self.trial.should_prune() else None
+            self._report(trainer)
+
+    def _report(self, trainer: lightning.Trainer) -> None:
+        """Report the values that the trial has not been told, and stop the training if it is pruned."""
+        for step in sorted(self._values.keys() - self._reported):
+            self.trial.report(self._values[step], step)
+            self._reported.add(step)
+        self.pruned = f"pruned after epoch {max(self._values)}" if self.trial.should_prune() else None
         trainer.should_stop = trainer.should_stop or self.pruned is not None
 
     def raise_if_pruned(self) -> None:

@@ -122,7 +122,7 @@ def run_trials(study: Study, engine: Engine, console: Console, tables: TableFile
             for finished in engine.run(_packs(study, storage, tables), study.folder):
                 _end(study, finished)
                 _print_ended(study, console, printed)
-        except KeyboardInterrupt:
+        except BaseException:  # this process ends in order: only one that dies counts against its trials
             study.forgive()
             raise
     _print_ended(study, console, printed)

@@ -204,7 +204,7 @@ class Study:
         self.optuna.tell(number, state=TrialState.FAIL)
 
     def forgive(self) -> None:
-        """Note that running trials were interrupted: they did not kill the driver."""
+        """Note that running trials were interrupted, or that a machine failed: they did not kill the driver."""
         for frozen in self.trials:
             if frozen.state.name == "RUNNING" and frozen.number in self._begun:
                 self._begun[frozen.number].set_user_attr(RETRIES, 0)

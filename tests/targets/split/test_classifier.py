@@ -1,5 +1,6 @@
 """Split training through a Trainer."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,17 @@ def test_trains_and_evaluates(make_data: MakeData, make_trainer: MakeTrainer, n_
     torch.testing.assert_close(probabilities.sum(1), torch.ones(60))
     accuracy = (probabilities.argmax(1) == data.test.labels).float().mean()
     assert tested["test/accuracy"] == pytest.approx(float(accuracy))
+
+
+def test_a_batch_whose_loss_is_nan_is_not_left_out(
+    make_data: MakeData, make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lightleak.data.vertical.EVALUATION_BATCH_SIZE", 20)
+    data = make_data()
+    data.test.inputs[0] = torch.nan
+    with pytest.warns(UserWarning, match="AUROC is undefined"):
+        (tested,) = make_trainer().test(SplitClassifier(SplitSpec((5, 3)), seed=0), data, verbose=False)
+    assert math.isnan(tested["test/loss"]) and math.isnan(tested["test/auroc"])
 
 
 @pytest.mark.parametrize("work", ["validate", "test"])

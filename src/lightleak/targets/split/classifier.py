@@ -8,10 +8,10 @@ import lightning
 import torch
 from lightning.pytorch.core.optimizer import LightningOptimizer
 from torch import Tensor
-from torchmetrics import MeanMetric, MetricCollection
+from torchmetrics import MetricCollection
 
 from lightleak.core.errors import UsageError
-from lightleak.targets.evaluation import classification_metrics
+from lightleak.targets.evaluation import RowMean, classification_metrics
 from lightleak.targets.optimizers import OptimizerConfig
 from lightleak.targets.split.exchange import Exchange, Transform
 from lightleak.targets.split.loss import EpochLoss, loss_sum
@@ -84,7 +84,7 @@ class SplitClassifier(lightning.LightningModule):
         self.val_metrics: MetricCollection = classification_metrics(known.n_classes, "val/")
         self.test_metrics: MetricCollection = classification_metrics(known.n_classes, "test/")
         # Lightning's own mean over ranks is wrong where they hold unequal numbers of rows.
-        self.val_loss, self.test_loss = MeanMetric(), MeanMetric()
+        self.val_loss, self.test_loss = RowMean(), RowMean()
         self._epoch_loss = EpochLoss()
         self._step: Step
 
@@ -220,7 +220,7 @@ class SplitClassifier(lightning.LightningModule):
         logits = self.network.logits(sent)
         return logits if logits.dtype == torch.float64 else logits.float()
 
-    def _evaluate(self, stage: str, metrics: MetricCollection, mean_loss: MeanMetric, batch: Batch) -> None:
+    def _evaluate(self, stage: str, metrics: MetricCollection, mean_loss: RowMean, batch: Batch) -> None:
         inputs, labels, _ = batch
         is_first = not mean_loss.update_called
         if len(labels):  # a last batch may have fewer rows than there are ranks

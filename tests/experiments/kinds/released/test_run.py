@@ -400,6 +400,29 @@ def test_training_stops_when_the_loss_stands_still(changed: Callable[..., Releas
     assert found["epochs"] == 3  # the first sets the mark, two more do not reach it
 
 
+@pytest.mark.parametrize("rate", [0.01, 1e18], ids=["patience", "diverged"])
+def test_a_training_that_had_stopped_is_not_trained_on_when_it_is_resumed(
+    changed: Callable[..., ReleasedConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rate: float
+) -> None:
+    still = changed(
+        training__min_delta=100.0,
+        training__patience=1,
+        training__max_epochs=20,
+        training__optimizer={"name": "sgd", "learning_rate": rate},
+    )
+    trained: list[int] = []
+
+    def stop(network: Any, world: Any, role: Any, device: Any, epochs: int, seconds: float) -> None:
+        trained.append(epochs)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(models, "_scores", stop)  # the last checkpoint is there, the model is not
+        ModelPack(still, 0, "target").run(tmp_path, torch.device("cpu"), lambda done: None)
+    ModelPack(still, 0, "target").run(tmp_path, torch.device("cpu"), lambda done: None)
+    assert json.loads((tmp_path / "units" / "model-target-s0.json").read_text())["epochs"] == trained[0] < 3
+
+
 def test_the_summary_on_the_terminal_stands_beside_public_rows(
     done: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,9 +9,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+import lightning
 import pandas as pd
 import torch
 from lightning.pytorch.callbacks import Callback, EarlyStopping, Timer
+from lightning.pytorch.callbacks.early_stopping import EarlyStoppingReason
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
@@ -164,6 +166,14 @@ def training_rows(world: World, role: Role) -> pd.DataFrame:
     return world.task.private_judge if role == "disjoint" else world.task.private_train
 
 
+class FinalStopping(EarlyStopping):
+    """Early stopping that a resumed training keeps to; Lightning restores that it stopped, and trains on."""
+
+    def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        """Train no further epoch where the checkpoint is that of the last one."""
+        trainer.should_stop = trainer.should_stop or self.stopping_reason is not EarlyStoppingReason.NOT_STOPPED
+
+
 def train_model(
     pack: ModelPack, world: World, place: Path, device: torch.device, report: Callable[[float], None]
 ) -> tuple[nn.Module, int, float]:
@@ -186,7 +196,7 @@ def train_model(
     module = TabularClassifier(spec, settings.optimizer, seed=derive_seed(seed, "weights"))
     # The timer also counts the part before an interruption.
     checkpoint, timer = LastCheckpoint(place / "checkpoints"), Timer()
-    stopping = EarlyStopping(
+    stopping = FinalStopping(
         "train/loss", min_delta=settings.min_delta, patience=settings.patience, check_on_train_epoch_end=True
     )
     callbacks: list[Callback] = [SeedEveryEpoch(derive_seed(seed, "epochs")), stopping, timer, checkpoint]
