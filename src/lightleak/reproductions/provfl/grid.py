@@ -261,8 +261,8 @@ class SplitTrainings(Reproduction):
         return list({(row["seed"], row["property"]): row for row in found}.values())
 
     def measured(self, cell: PaperCell, rows: Rows) -> Summary:
-        """Over seeds: its trainings for several properties share its split, and count once."""
-        if cell.attack is not None:
+        """Over seeds: trainings of a seed for several properties share its split, and count once."""
+        if cell.property_name is not None:
             return super().measured(cell, rows)
         column, factor = self.column(cell), scale(cell)
         return summarize_by((row["seed"], factor * row[column]) for row in self.trainings(cell, rows))
@@ -294,6 +294,10 @@ class AttackSeconds(SplitTrainings):
             for row in rows
             if row["label"] == label and row["seed"] in plain
         ]
+
+    def measured(self, cell: PaperCell, rows: Rows) -> Summary:
+        """See `Reproduction.measured`."""
+        return summarize(self.values(cell, rows))
 
     def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
         """What the seconds are of."""
