@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import lightleak
+
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NAMED_FILE = re.compile(r"# (\w[\w-]*\.yaml)\n")
@@ -65,6 +67,14 @@ def test_python_runs(
     for number, block in enumerate(blocks(page, "python"), 1):
         exec(compile(block, f"{page.name}, python block {number}", "exec"), namespace)
     assert capsys.readouterr().out.strip()
+
+
+def test_the_schema_describes_the_table(tmp_path: Path) -> None:
+    schemas = [text for text in blocks(ROOT / "docs" / "index.md", "yaml") if text.startswith("# schema.yaml")]
+    file = tmp_path / "schema.yaml"
+    file.write_text(*schemas)
+    data = lightleak.prepare(patients(), label="diagnosis", schema=file)
+    assert data.schema.names == ("age", "sex", "pressure") and data.schema.secrets == ("sex", "diagnosis")
 
 
 def test_a_module_is_audited_in_as_few_lines_as_promised() -> None:

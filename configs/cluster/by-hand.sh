@@ -2,7 +2,7 @@
 # Ray on machines without a scheduler; each needs the same environment (VENV).
 #
 #   configs/cluster/by-hand.sh first                  # on the first machine
-#   scp ~/.ray/auth_token SECOND:.ray/                # Ray's token, to each further machine
+#   ssh SECOND mkdir -p -m 700 .ray && scp ~/.ray/auth_token SECOND:.ray/     # Ray's token, to each further machine
 #   configs/cluster/by-hand.sh join FIRST             # on each further machine; FIRST is the first one's address
 #   configs/cluster/by-hand.sh run FIRST audit configs/adult.yaml --output runs/adult     # on the first machine
 #   configs/cluster/by-hand.sh stop                   # on every machine

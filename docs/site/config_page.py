@@ -9,7 +9,7 @@ from lightleak.cards.docstrings import read_docstring
 from lightleak.cards.markdown import as_cell, as_table
 from lightleak.cards.settings import declared_fields, in_yaml
 from lightleak.core.bounds import Bounds, bounds_of
-from lightleak.experiments.load import KINDS
+from lightleak.experiments.load import DEFAULT_KIND, KINDS
 from lightleak.experiments.settings import RENAMED_SETTINGS, RENAMED_VALUES
 from lightleak.tuning.config import StudyConfig
 
@@ -50,7 +50,8 @@ class Key:
 def config_page() -> str:
     """Return the page."""
     parts = [INTRODUCTION]
-    for name, kind in KINDS.items():
+    for name in sorted(KINDS, key=lambda name: name != DEFAULT_KIND):
+        kind = KINDS[name]
         summary = read_docstring(kind.config).summary
         parts += [f"## kind: {name}", as_cell(f"{summary}."), _table(keys_of(kind.config))]
     parts += [

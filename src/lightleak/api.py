@@ -154,7 +154,8 @@ def prepare(
         data: a DataFrame, or a CSV, TSV or Parquet file.
         label: name of the label column.
         schema: kinds, categories and bounds; inferred where it is left out.
-        drop: columns that are no features, such as dates, free text and identifiers.
+        drop: columns that are no features, such as dates, free text and identifiers
+            (``prepared.table.possible_identifiers`` names candidates).
         missing: what to do about missing values: ``refuse`` them, ``impute``, or make them a ``category``.
         encoding: how cells become numbers; see `TableEncoder`.
         seed: of the split into training and test rows.

@@ -15,9 +15,9 @@ from lightleak.targets.mlp import MLP
 def test_each_case_is_told_apart() -> None:
     assert exact_inversion("mlp") == "supported"
     assert exact_inversion("resnet") == "supported where the server knows the batch statistics of BatchNorm"
-    assert exact_inversion("linear") == "not supported: exact inversion needs a hidden layer, and Linear is linear"
+    assert exact_inversion("linear") == "not supported: exact inversion needs a hidden layer, and Linear has none"
     assert exact_inversion("boosted_trees") == "not supported: no gradient"
-    assert exact_inversion("image_cnn").startswith("not supported: not built for tables with default options")
+    assert exact_inversion("image_cnn") == "not applicable: it does not take encoded tables"
 
 
 def test_the_attack_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,5 +58,5 @@ def test_every_figure_is_about_a_card_and_shown_on_it() -> None:
 
 
 def test_a_day_of_a_parent_section_counts_and_one_of_a_sibling_does_not() -> None:
-    assert "2026-11-21" in SECTIONS["Defences (Table XVI)"][1]
-    assert "2026-11-22" not in SECTIONS["Defences (Table XVI)"][1]
+    assert "2026-11-21" in SECTIONS["Defenses (Table XVI)"][1]
+    assert "2026-11-22" not in SECTIONS["Defenses (Table XVI)"][1]

@@ -15,6 +15,7 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.data.schema import Column, TableSchema
 from lightleak.protocols.fedsgd import client_update
 from lightleak.targets.functional import drops_units
+from lightleak.targets.image_cnn import ImageCNN
 from lightleak.targets.spec import NETWORKS, NetworkSpec, build_network, is_differentiable
 
 ROWS = 6
@@ -45,6 +46,8 @@ def exact_inversion(name: str) -> str:
     """
     if not is_differentiable(name):
         return "not supported: no gradient"
+    if NETWORKS.get(name) is ImageCNN:
+        return "not applicable: it does not take encoded tables"
     shipped = Catalogue.from_json(read_shipped(CATALOGUE)).exact
     if name in shipped and getattr(NETWORKS.get(name), "missing_package", lambda: None)() is not None:
         return shipped[name]

@@ -50,7 +50,11 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _add_audit(commands: Commands) -> None:
-    audit = commands.add_parser("audit", help="train, capture, attack, report; the config says which kind of audit")
+    audit = commands.add_parser(
+        "audit",
+        help="train, capture, attack, report; the config says which kind of audit",
+        epilog="Keys and defaults: docs/config.md. Minimal config: data: {table: FILE, label: COLUMN}",
+    )
     add = audit.add_argument
     add("config", nargs="?", type=_config, help="YAML config; any of its keys is also a flag (--training.epochs 3)")
     add("--output", type=_path, help="run folder (default: runs/<name of the config>)")

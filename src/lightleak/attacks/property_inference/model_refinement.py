@@ -1,4 +1,4 @@
-"""Model refinement: the adversary bends its own bottom network towards the property (ProVFL Sec. V-C.2, Eq. 11-13).
+"""Model refinement: the adversary trains its own bottom network towards the property (ProVFL Sec. V-C.2, Eq. 11-13).
 
 Eq. 12 cannot be used as printed. Its weights (-1 without the property, 0 with it) contradict its text, by which the
 norms of rows with the property grow and those of the others shrink: that takes +1 and -1. With these it has no minimum,

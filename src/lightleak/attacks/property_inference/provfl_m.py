@@ -140,7 +140,7 @@ def provfl_m(
 PROPERTY_ATTACKS.describe(
     "provfl_m",
     Facts(
-        "ProVFL's active attack: the adversary bends the training",
+        "ProVFL's active attack: the adversary manipulates the training",
         sees=SEES.replace(" that follows the protocol", "", 1)
         + " It does not follow the protocol: it refines its own network towards the property and, as the active party "
         "of a task of two classes, replaces labels of auxiliary rows.",

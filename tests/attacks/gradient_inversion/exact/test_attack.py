@@ -228,7 +228,7 @@ def test_other_updates_are_refused_before_any_work(make_batch: Any, make_update:
     for network, options, found in (
         ("mlp", {"norm": "batch"}, "MLP mixes the rows of a batch by BatchNorm"),
         ("resnet", {}, "ConcatenatingResNet mixes the rows of a batch by BatchNorm"),
-        ("linear", {}, "needs a hidden layer, and .* is linear"),
+        ("linear", {}, "needs a hidden layer, and .* has none"),
     ):
         with pytest.raises(UnsupportedError, match=found):
             attack().check(make_update(network=network, **options)[0])

@@ -99,7 +99,7 @@ def test_precision_and_what_is_read_from_an_update(make_batch: Any) -> None:
         ("mlp", {"activation": "tanh"}, "is for plain ReLU networks .*the network has activation 'tanh'"),
         ("mlp", {"norm": "layer"}, "is for plain ReLU networks .*and norm 'layer'"),
         ("resnet", {}, "is for plain ReLU networks .*ConcatenatingResNet is built otherwise"),
-        ("linear", {}, "needs a hidden layer, and this network is linear"),
+        ("linear", {}, "needs a hidden layer, and this network has none"),
     ],
 )
 def test_other_networks_are_refused(make_update: Any, network: str, options: dict[str, Any], found: str) -> None:

@@ -208,7 +208,7 @@ def test_a_layer_whose_weights_are_used_twice_tests_nothing() -> None:
         (nn.Sequential(nn.Linear(WIDTH, 8, bias=False), nn.Linear(8, 2)), "no Linear layer of Sequential with a bias"),
         (nn.Sequential(nn.Tanh(), nn.Linear(WIDTH, 2)), "sees the encoded row itself"),
         (nn.Sequential(nn.Linear(WIDTH, 8), nn.Linear(8, 2), nn.Tanh()), "the logits of Sequential are not"),
-        (nn.Linear(WIDTH, 2), "needs a hidden layer, and Linear is linear"),
+        (nn.Linear(WIDTH, 2), "needs a hidden layer, and Linear has none"),
         (Casting(nn.Linear(WIDTH, 8), nn.Linear(8, 2)), "Casting does not compute in float64"),
     ],
 )

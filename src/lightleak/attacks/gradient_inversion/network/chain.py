@@ -201,7 +201,7 @@ def chain_names(update: ClientUpdate) -> list[str]:
 
 def _with_hidden(names: list[str]) -> list[str]:
     if len(names) < 2:
-        raise UnsupportedError("exact inversion needs a hidden layer, and this network is linear")
+        raise UnsupportedError("exact inversion needs a hidden layer, and this network has none")
     return names
 
 

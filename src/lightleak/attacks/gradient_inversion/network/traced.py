@@ -454,7 +454,7 @@ def trace(
     if last is None:
         raise UnsupportedError(f"the logits of {title} are not what a Linear layer with a bias returns")
     if first == last:
-        raise UnsupportedError(f"exact inversion needs a hidden layer, and {title} is linear")
+        raise UnsupportedError(f"exact inversion needs a hidden layer, and {title} has none")
     inner = apart(module, [name for name in usable if name not in (first, last, *affine)], calls, probes)
     names = [first, *inner, last]
     wrong = untrue(TracedNetwork(module, names, 0), probes)
