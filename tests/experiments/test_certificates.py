@@ -246,7 +246,7 @@ def test_the_plan_expects_less_of_large_batches_behind_attention(tiny: Any) -> N
     [
         ({"target__network": "resnet", "target__options": {}}, "mixes the rows of a batch by BatchNorm"),
         ({"target__options": {"hidden": [6, 6], "norm": "batch"}}, "mixes the rows of a batch by BatchNorm"),
-        ({"target__network": "linear", "target__options": {}}, "is linear"),
+        ({"target__network": "linear", "target__options": {}}, "Linear has none"),
         ({"target__options": {"hidden": [6, 6]}, "data__encoding": "quantile"}, "the encoding 'quantile'"),
     ],
 )

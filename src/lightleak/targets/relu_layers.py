@@ -125,7 +125,10 @@ def _chain(network: nn.Module, kind: _Kind) -> tuple[list[str], list[_Activation
     if not after_linear:
         raise _Otherwise("no Linear layer comes last")
     chained = {f"{layer}.{part}" for layer in layers for part in ("weight", "bias")}
-    if outside := [name for name, _ in network.named_parameters() if name not in chained]:
+    named = [name for name, _ in network.named_parameters()]
+    if lacking := [layer for layer in layers if f"{layer}.weight" not in named]:
+        raise _Otherwise(f"the weight of layer {lacking[0]!r} is shared, or computed from other parameters")
+    if outside := [name for name in named if name not in chained]:
         raise _Otherwise(f"parameter {outside[0]!r} belongs to no Linear layer of the chain")
     return layers, activations
 

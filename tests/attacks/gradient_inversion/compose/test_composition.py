@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -318,3 +319,10 @@ def test_every_stage_sees_a_weight_update_whole(weight_update: Any) -> None:
     assert second.seen == [update]
     assert torch.equal(found.encoded, truth.inputs)
     assert found.certificate is not None and found.certificate.feasibility == PLANNED
+
+
+def test_a_certified_row_is_counted_among_certified_rows() -> None:
+    """A likely row that happens to be equal says nothing of how often it occurs."""
+    rows = pd.DataFrame({"age": [30, 30, 41, 41], "sex": ["F", "F", "M", "M"]})
+    found = SimpleNamespace(found=SimpleNamespace(rows=rows), status=("certified", "likely", "certified", "certified"))
+    assert composition._how_often(found) == (1, 2, 2, 2)

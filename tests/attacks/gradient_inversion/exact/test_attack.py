@@ -238,7 +238,7 @@ def test_other_updates_are_refused_before_any_work(make_batch: Any, make_update:
     with pytest.raises(ObservationError, match="parameters of the network 'mlp'"):
         attack().check(replace(update, parameters=wrong, update=wrong))
     # One wrong update among several stops all of them.
-    with pytest.raises(UnsupportedError, match="is linear"):
+    with pytest.raises(UnsupportedError, match="Linear has none"):
         attack().run_many([update, make_update(network="linear")[0]], [0, 1])
 
 

@@ -153,7 +153,7 @@ class Course:
                 chosen.residual,
                 chosen.status,
                 chosen.digits,
-                multiplicity(chosen.found.rows),
+                _how_often(chosen),
                 self._feasibility or self._estimated_feasibility(),
                 self._scale,
                 **_what_is_open(chosen.found.certificate),
@@ -263,6 +263,14 @@ def joined_threat_model(known: Sequence[ThreatModel]) -> ThreatModel:
     labels = min((one.labels for one in known), key=strongest_first.index)
     flags = {f.name: any(getattr(one, f.name) for one in known) for f in fields(ThreatModel) if f.name != "labels"}
     return ThreatModel(labels=labels, **flags)
+
+
+def _how_often(found: "Explanation") -> tuple[int, ...]:
+    """Per row how often it occurs: of a certified row among certified ones, as its proof says how many there are."""
+    often, certified = list(multiplicity(found.found.rows)), [i for i, s in enumerate(found.status) if s == "certified"]
+    for i, times in zip(certified, multiplicity(found.found.rows.iloc[certified]), strict=True):
+        often[i] = times
+    return tuple(often)
 
 
 def multiplicity(rows: pd.DataFrame) -> tuple[int, ...]:

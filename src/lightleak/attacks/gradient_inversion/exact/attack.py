@@ -12,6 +12,7 @@ from lightleak.attacks.gradient_inversion.exact.repair.missing import guess_rows
 from lightleak.attacks.gradient_inversion.exact.rounds import Found, Rounds
 from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows, CertifyingInversion
 from lightleak.attacks.gradient_inversion.exact.unknown_statistics import NormalizedTable
+from lightleak.attacks.gradient_inversion.network.checks import require_even_batches
 from lightleak.attacks.gradient_inversion.network.of_update import (
     layer_gradients,
     not_compared,
@@ -71,6 +72,7 @@ class ExactInversion(CertifyingInversion[ExactConfig]):
         if update.kind != "gradient" or facts.epochs != 1:
             got = f"a {update.kind} of {facts.epochs or 'an unknown number of'} epochs (FedAvg)"
             raise ObservationError(f"{self.name} inverts a FedSGD gradient; this update is {got}; use exact_fedavg")
+        require_even_batches(self.name, update)
         if facts.n_clients != 1 and len(set(facts.client_rows)) > 1:
             rows = list(facts.client_rows)
             raise ObservationError(f"{self.name} needs clients with equal numbers of rows in an aggregate, got {rows}")

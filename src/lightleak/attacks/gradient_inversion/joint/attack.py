@@ -34,7 +34,8 @@ from lightleak.attacks.gradient_inversion.network.chain import (
     chain_names,
     observed_gradient,
 )
-from lightleak.attacks.gradient_inversion.network.checks import require_one_gradient
+from lightleak.attacks.gradient_inversion.network.checks import require_even_batches, require_one_gradient
+from lightleak.attacks.gradient_inversion.network.dropout import require_whole_rows
 from lightleak.attacks.gradient_inversion.network.of_update import names_of_layers, row_network
 from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork
 from lightleak.attacks.gradient_inversion.tables.entropy import cell_entropy, cell_uncertainty
@@ -58,11 +59,12 @@ class OneGradientInversion(CertifyingInversion[Config]):
 
     def check_network(self, update: ClientUpdate) -> None:
         """See `CertifyingInversion.check_network`; a smooth activation is served as well."""
-        chain_names(update)
+        require_whole_rows(update, chain_names(update)[0])
 
     def check_protocol(self, update: ClientUpdate) -> None:
         """Refuse weight deltas, aggregates, and a gradient of zeros."""
         require_one_gradient(self.name, update)
+        require_even_batches(self.name, update)
         if not any(bool(value.any()) for value in update.update.values()):
             raise ObservationError(f"{self.name} fits rows to a gradient, and this one is zero in every element")
 

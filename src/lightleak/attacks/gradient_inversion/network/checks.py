@@ -31,6 +31,21 @@ def require_one_gradient(name: str, update: ClientUpdate) -> None:
         raise ObservationError(f"{name} inverts one client's gradient; this one aggregates {number}")
 
 
+def require_even_batches(name: str, update: ClientUpdate) -> None:
+    """Refuse a gradient accumulated over batches of unequal size, in which rows weigh differently.
+
+    Raises:
+        ObservationError: it is one.
+    """
+    facts = update.facts
+    rows = facts.n_rows // (facts.n_clients or 1)
+    if facts.batch_size and rows > facts.batch_size and rows % facts.batch_size:
+        raise ObservationError(
+            f"{name} needs rows that weigh the same in a gradient; this one accumulates {rows} rows in batches of "
+            f"{facts.batch_size}, the last of which has {rows % facts.batch_size}"
+        )
+
+
 def require_fit(update: ClientUpdate, network: nn.Module, combines_releases: bool = False) -> None:
     """Hold an update against the network it names, so that no attack fails in the middle of its work.
 

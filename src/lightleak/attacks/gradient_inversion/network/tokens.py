@@ -393,7 +393,9 @@ def _trace_tokens(
         return None
     require_row_wise(module, probes)
     # The order of a dict is that of the calls.
+    own = {name for name, _ in module.named_parameters()}
     usable = [name for name in calls if name in positions or (name in flat and name not in affine)]
+    usable = [name for name in usable if f"{name}.weight" in own]  # no weight that is shared or computed
     last = next((name for name in usable if name in flat and same(calls[name].output, logits)), None)
     if last is None or linear_layer(module, last).bias is None:
         return None

@@ -455,6 +455,14 @@ def trace(
         raise UnsupportedError(f"the logits of {title} are not what a Linear layer with a bias returns")
     if first == last:
         raise UnsupportedError(f"exact inversion needs a hidden layer, and {title} has none")
+    own = {name for name, _ in module.named_parameters()}
+    if lacking := [name for name in (first, last) if f"{name}.weight" not in own]:
+        raise UnsupportedError(
+            f"weights of {lacking} are shared with another layer of {title}, or computed from other parameters"
+        )
+    if first not in affine:
+        require_unbent(module, first, probes)
+    usable = [name for name in usable if f"{name}.weight" in own]
     inner = apart(module, [name for name in usable if name not in (first, last, *affine)], calls, probes)
     names = [first, *inner, last]
     wrong = untrue(TracedNetwork(module, names, 0), probes)
@@ -464,6 +472,25 @@ def trace(
     shapes = TracedNetwork(module, names, 0).shapes
     cells = Cells(module, encoder, affine[first], observed) if affine and encoder is not None else None
     return TracedNetwork(module, names, searched_layer(shapes, n_rows), cells)
+
+
+FAR = (10.0, 100.0)
+"""Sizes of encoded values, in deviations, at which a first layer must see them unchanged, too."""
+
+
+def require_unbent(module: nn.Module, first: str, probes: Tensor) -> None:
+    """Check that a layer that sees small encoded rows unchanged sees large ones so.
+
+    Raises:
+        UnsupportedError: the module clips them, or bends them otherwise.
+    """
+    for size in FAR:
+        with torch.no_grad(), watched(module, [first]) as calls:
+            module(size * probes)
+        if not same(calls[first].inputs, size * probes):
+            raise UnsupportedError(
+                f"{network_name(module)} changes large encoded values before layer {first!r} sees them, as a clip does"
+            )
 
 
 def require_row_wise(module: nn.Module, probes: Tensor) -> None:

@@ -4,8 +4,9 @@ Everything that turns coordinates into an encoded row is affine in one-hot codes
 layer makes of a row is a sum of table look-ups: changing one cell of a candidate costs one addition.
 """
 
+import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -131,6 +132,13 @@ class RowDomain:
         """Every row of the schema."""
         widths = [block.width for block in encoder.layout.categorical]
         return cls(encoder, prior, tuple(torch.arange(w, device=encoder.shift.device) for w in widths), {}, {})
+
+    def widened(self, share: float) -> "RowDomain":
+        """The same with numbers that may lie this share of their range beyond either bound."""
+        encoder = copy.deepcopy(self.encoder)  # its tensors are buffers, which a shallow copy shares
+        beyond = share * (encoder.upper - encoder.lower)
+        encoder.lower, encoder.upper = encoder.lower - beyond, encoder.upper + beyond
+        return replace(self, encoder=encoder)
 
     @cached_property
     def free(self) -> tuple[int, ...]:

@@ -18,9 +18,10 @@ from lightleak.attacks.gradient_inversion.exact.certify.feasibility import (
     expected_of_layers,
 )
 from lightleak.attacks.gradient_inversion.exact.unknown_statistics import normalized_columns
-from lightleak.attacks.gradient_inversion.fedavg.exact.first_layer import require_dropout_behind, require_first_layer
+from lightleak.attacks.gradient_inversion.fedavg.exact.first_layer import require_first_layer
 from lightleak.attacks.gradient_inversion.fedavg.exact.halfway import expected_halfway
 from lightleak.attacks.gradient_inversion.network.client import relu_chain, smooth_chain
+from lightleak.attacks.gradient_inversion.network.dropout import require_dropout_behind
 from lightleak.attacks.gradient_inversion.network.tokens import trace_any
 from lightleak.callbacks.capture_store import save_capture
 from lightleak.core.certificate import Feasibility

@@ -45,13 +45,14 @@ def test_nothing_is_proven_where_something_is_left(make_client):
 
 
 def test_a_row_that_may_be_a_mixture_is_proven_by_its_cells_at_most(make_client):
-    client = make_client(5, rows=(0, 1, 2, 3, 3), labels=(0, 1, 0, 1, 1))
+    """Any of them may be one, as the update shows one row less than there are."""
+    client = make_client(5, rows=(0, 1, 2, 3, 3), labels=(0, 1, 0, 1, 1), batches=1)
     codes, numbers = (cells[:4] for cells in client.coordinates)
     counts = one_each(client, slice(4))
     counts[3] *= 2
     proof = together(client, codes, numbers, counts)
     assert proof.cells.all()
-    assert proof.digits.tolist() == [True, True, True, False]
+    assert not proof.digits.any()
     single = counts.clone()
     single[3], single[2] = counts[3] // 2, 2 * counts[2]  # the right number of rows in all, of another row
     assert together(client, codes, numbers, single).cells.tolist() == [True, True, False, False]

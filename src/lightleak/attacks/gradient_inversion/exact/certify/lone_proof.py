@@ -91,6 +91,8 @@ def lone_proof(residual: Residual, space: RowDomain, all_distinct: bool = False)
         tested = evidence_of(residual.network, used, residual.x[at], residual.counts[at], n, space.encoder)
         numbers = _numbers(tested, space.encoder)
         sure = _passes(tested, numbers, all_show) & excludes_other_categories(tested, space)
+        # Distinct rows that the gradient shows leave room for few to occur again.
+        sure &= residual.counts[at].sum(-1) - 1 <= n - whole[layer].rank
         cells[at] = sure
         alone = (residual.counts[at].sum(-1) == 1) | (len(space.encoder.schema.numerical) == 0)
         digits[at] = sure & alone & numbers.determined

@@ -96,7 +96,7 @@ class GroupProblem:
         slope, normal = p.new_zeros(n, k * free), p.new_zeros(n, k * free, k * free)
         factors = self._jacobian(activations, counts, errors, hidden) if derivatives else None
         for at, (e, h, target, noise) in enumerate(zip(errors, hidden, self.target, self.noise, strict=True)):
-            weight = 1 / noise**2
+            weight = 1 / noise**2 if noise else 0.0  # a layer that was not sent
             cross = ((e @ target) * h).sum((1, 2))
             value += weight * (target.square().sum() - 2 * cross + (_gram(e, e) * _gram(h, h)).sum((1, 2)))
             if factors is None:

@@ -9,9 +9,6 @@ from lightleak.attacks.gradient_inversion.fedavg.exact.config import ExactFedAvg
 from lightleak.attacks.gradient_inversion.fedavg.exact.first_layer import (
     FirstLayer,
     certified_rows,
-    client_with_dropout,
-    drops,
-    require_dropout_behind,
     require_first_layer,
 )
 from lightleak.attacks.gradient_inversion.fedavg.exact.halfway import halfway_rows, is_served, with_proven
@@ -25,8 +22,8 @@ from lightleak.attacks.gradient_inversion.fedavg.exact.observed import (
     require_weight_update,
 )
 from lightleak.attacks.gradient_inversion.joint.guess import Guess
-from lightleak.attacks.gradient_inversion.network.checks import encoded_width
 from lightleak.attacks.gradient_inversion.network.client import client_network, relu_chain
+from lightleak.attacks.gradient_inversion.network.dropout import require_whole_rows
 from lightleak.attacks.gradient_inversion.network.of_update import layer_gradients, names_of_layers, row_network
 from lightleak.attacks.gradient_inversion.network.traced import TracedNetwork
 from lightleak.attacks.gradient_inversion.tables.entropy import cell_uncertainty
@@ -68,8 +65,9 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
 
     def check_network(self, update: ClientUpdate) -> None:
         """Refuse networks without a first linear layer whose update the rows span."""
-        if relu_chain(client_network(update)) is not None:
-            return super().check_network(update)
+        if (layers := relu_chain(client_network(update))) is not None:
+            super().check_network(update)
+            return require_whole_rows(update, layers[0])
         network = row_network(as_gradient(update))
         require_first_layer(network, "weights move with every local step")
         if isinstance(network, TracedNetwork) and (first := network.names[0]) in network.forms:
@@ -81,9 +79,7 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
                 f"{self.name} reads the row space of the first layer, whose inputs are embedded cells here: they move "
                 "with every local step, and only one step is served"
             )
-        if drops(update):
-            first = names_of_layers(update, network)[0]
-            require_dropout_behind(client_with_dropout(update), first, encoded_width(update))
+        require_whole_rows(update, names_of_layers(update, network)[0])
 
     def invert(
         self, update: ClientUpdate, encoder: TableEncoder, seed: int, progress: Progress | None

@@ -10,11 +10,10 @@ on the layers behind the dropout and are guessed.
 The same holds for weight updates of clients of any network whose first layer sees the encoded row.
 """
 
-import copy
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.exact.attack import ExactInversion
 from lightleak.attacks.gradient_inversion.exact.certify.alternatives import SPARE_TESTS
@@ -33,11 +32,10 @@ from lightleak.attacks.gradient_inversion.fedavg.exact.inversion import decompos
 from lightleak.attacks.gradient_inversion.fedavg.exact.observed import CAUTION, WeightUpdate, beyond_rank
 from lightleak.attacks.gradient_inversion.fedavg.exact.proof import column_noise, settled_together, tested_alone
 from lightleak.attacks.gradient_inversion.network.chain import ReLUChain
-from lightleak.attacks.gradient_inversion.network.checks import encoded_width
 from lightleak.attacks.gradient_inversion.network.client import client_network, relu_chain
+from lightleak.attacks.gradient_inversion.network.dropout import drops, require_whole_rows
 from lightleak.attacks.gradient_inversion.network.of_update import layer_gradients, names_of_layers, row_network
 from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork, with_one
-from lightleak.attacks.gradient_inversion.network.traced import PROBES, same
 from lightleak.attacks.gradient_inversion.tables.by_row import ByRow
 from lightleak.attacks.gradient_inversion.tables.entropy import cell_uncertainty
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain, Tie
@@ -46,16 +44,18 @@ from lightleak.attacks.gradient_inversion.tables.schema_inference import infer_d
 from lightleak.core.certificate import NUMBERS_WITHIN, Feasibility
 from lightleak.core.errors import UnsupportedError
 from lightleak.core.observations import ClientUpdate
-from lightleak.core.seeds import fresh_generator, generator
+from lightleak.core.seeds import generator
 from lightleak.data.encoder import TableEncoder
-from lightleak.targets.functional import drops_units, without_dropout
-from lightleak.targets.spec import NetworkSpec, build_network
 
 LIMITS = EnumerationLimits(hits=400_000)
 """Of the enumeration of rows in the row space."""
 
 MOST_COMPARED = 2000
 """Rows in the row space up to which it is decided which of them the others cannot replace."""
+
+BEYOND = 0.1
+"""Part of a number's range by which a row may exceed the server's bounds. With a quarter or more sums of rows of the batch,
+beyond all bounds, left nothing to prove after several local steps of 6 rows."""
 
 INDEPENDENT = 1e-5
 """Singular values of rows below this part of the largest are the rounding of their numbers."""
@@ -73,8 +73,7 @@ class ExactOrFirstLayer(ExactInversion):
         if drops(update):
             network = row_network(self._seen(update, TableEncoder.of(update))[0])
             require_first_layer(network, "clients train with dropout")
-            first = names_of_layers(update, network)[0]
-            require_dropout_behind(client_with_dropout(update), first, encoded_width(update))
+            require_whole_rows(update, names_of_layers(update, network)[0])
 
     def _rows(self, update: ClientUpdate, encoder: TableEncoder, prior: RowPrior, seed: int) -> CertifiedRows:
         if not drops(update):
@@ -101,50 +100,6 @@ def require_first_layer(network: RowNetwork, why: str) -> None:
     """
     if not network.first_sees_cells:
         raise UnsupportedError(f"{why}, so only a first linear layer on cells would test rows, and there is none")
-
-
-def drops(update: ClientUpdate) -> bool:
-    """Whether the client's network dropped units as it computed its update."""
-    return update.training_mode and drops_units(build_network(NetworkSpec.from_dict(update.network), seed=0))
-
-
-def client_with_dropout(update: ClientUpdate) -> nn.Module:
-    """The client's network with its weights, dropout included."""
-    network = build_network(NetworkSpec.from_dict(update.network), seed=0)
-    network.load_state_dict({**update.parameters, **update.buffers}, strict=False)
-    return network
-
-
-def require_dropout_behind(network: nn.Module, first: str, width: int) -> None:
-    """Check that the input of the first linear layer does not depend on what is dropped.
-
-    Args:
-        network: with its dropout; it is not changed.
-        first: name of the layer.
-        width: of encoded rows.
-
-    Raises:
-        UnsupportedError: it does: the layer's gradient is then that of rows with dropped cells.
-    """
-    rows = torch.randn(PROBES, width, generator=generator(0, "probes"), dtype=next(network.parameters()).dtype)
-    with fresh_generator(0):
-        dropped = _input_of(copy.deepcopy(network).train(), first, rows)
-    if not same(_input_of(without_dropout(copy.deepcopy(network).train()), first, rows).double(), dropped.double()):
-        raise UnsupportedError(
-            f"clients drop units in front of the first linear layer ({first!r}): its gradient is that of rows with "
-            "dropped cells"
-        )
-
-
-def _input_of(network: nn.Module, layer: str, rows: Tensor) -> Tensor:
-    found: list[Tensor] = []
-    handle = network.get_submodule(layer).register_forward_pre_hook(lambda _, args: found.append(args[0].detach()))
-    try:
-        with torch.no_grad():
-            network(rows)
-    finally:
-        handle.remove()
-    return found[0]
 
 
 @dataclass(frozen=True)
@@ -238,8 +193,9 @@ class FirstLayer:
     def by_number(self) -> Rows:
         """Rows that lie in the row space; proven are those without which the others would not span it."""
         network, q = self.residual.network, len(self.equations.values)
+        # A row of the batch beyond the server's bounds must not be missing from the list, unless it is far beyond them.
         found = enumerate_rows(
-            self.residual.observed[0], self.space, self.equations.rank, 0.0, LIMITS, network.first_input
+            self.residual.observed[0], self.space.widened(BEYOND), self.equations.rank, 0.0, LIMITS, network.first_input
         )
         deviation = self._deviation(found.codes, found.numbers)
         near = found.distance <= (q**0.5 + CERTAIN) * deviation
@@ -248,6 +204,7 @@ class FirstLayer:
             return Rows(codes[:0], numbers[:0], Proof.nothing(codes[:0]))
         coordinates = self.equations.coordinates(codes, numbers)
         needed = self._needed(coordinates)
+        inside = ((self.space.clamp(numbers) - numbers).abs() < LIMITS.tolerance).all(1)
         # Rows of equal categories leave their numbers open. Behind embeddings a row of the batch may be missing from
         # the list: one certificate of pytorch-frame's ResNet was wrong.
         complete = (
@@ -258,12 +215,13 @@ class FirstLayer:
         if not complete or not float((q**0.5 + CERTAIN) * deviation.max()) < LIMITS.tolerance:
             cells = torch.zeros_like(needed)
         else:
-            cells = needed
+            cells = needed & inside
         error = STANDARD_ERRORS * deviation.unsqueeze(1) * torch.linalg.pinv(self.equations.of_numbers).norm(dim=1)
         allowed = NUMBERS_WITHIN * self.space.encoder.deviation[list(self.space.free)] / self.space.unit
         proof = Proof(cells, cells & (error < allowed).all(1))
         cost = (~needed).double() + found.distance[near]
-        chosen = independent(coordinates, cost.argsort(stable=True), INDEPENDENT)[: self.n_rows]
+        order = cost.argsort(stable=True)
+        chosen = independent(coordinates, order[inside[order]], INDEPENDENT)[: self.n_rows]
         return Rows(codes, numbers, proof)[chosen]
 
     def _needed(self, coordinates: Tensor) -> Tensor:

@@ -24,7 +24,6 @@ from lightleak.attacks.gradient_inversion.exact.certify.feasibility import (
 )
 from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
 from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows
-from lightleak.attacks.gradient_inversion.fedavg.exact.first_layer import drops
 from lightleak.attacks.gradient_inversion.fedavg.exact.observed import CAUTION, UNIFORM, as_gradient, local_steps
 from lightleak.attacks.gradient_inversion.joint.atoms import Nodes
 from lightleak.attacks.gradient_inversion.joint.attack import behind_errors, pose
@@ -40,6 +39,7 @@ from lightleak.attacks.gradient_inversion.network.chain import (
     observed_gradient,
 )
 from lightleak.attacks.gradient_inversion.network.client import client_network, relu_chain, smooth_chain
+from lightleak.attacks.gradient_inversion.network.dropout import drops
 from lightleak.core.certificate import Feasibility
 from lightleak.core.matching import match_rows
 from lightleak.core.observations import ClientUpdate

@@ -47,6 +47,7 @@ class WeightUpdate:
     last: float
     noise: float
     fit_scale: bool = False
+    uneven: bool = False
     may_be_rescaled: bool = False
     scale: float = 1.0
 
@@ -64,7 +65,7 @@ class WeightUpdate:
         is_defended = update.state != "raw"
         last = 1.0 if known is None else (known - 1) / known
         fit_scale = known is None or rate is None or update.facts.momentum > 0 or is_defended
-        return cls(start, end, gradient, known or 1, last, noise, fit_scale, is_defended)
+        return cls(start, end, gradient, known or 1, last, noise, fit_scale, weighs_unevenly(update.facts), is_defended)
 
     def rescaled(self, factor: float) -> "WeightUpdate":
         """The update as it was before a defense divided it by a factor, which divided its noise as well."""
@@ -82,6 +83,16 @@ class WeightUpdate:
             tuple(a + share * (b - a) for a, b in zip(self.start.weights, self.end.weights, strict=True)),
             tuple(a + share * (b - a) for a, b in zip(self.start.biases, self.end.biases, strict=True)),
         )
+
+
+def weighs_unevenly(facts: ProtocolFacts) -> bool:
+    """Whether rows may count differently in an update: in a smaller last batch, or of clients with other steps."""
+    if len(set(facts.client_rows)) > 1:
+        return True
+    if local_steps(facts) == 1:
+        return False
+    rows = facts.client_rows[0] if facts.client_rows else facts.n_rows // (facts.n_clients or 1)
+    return not facts.batch_size or rows % facts.batch_size > 0
 
 
 def local_steps(facts: ProtocolFacts) -> int | None:

@@ -70,7 +70,8 @@ def proven_together(
     predicted = predicted_shares(observed, fit.x, n_rows)
     extra = n_rows - max(rank, _distinct(space, fit, settled))
     cells = settled.cells & _counts_determined(observed, fit.shares, fit.known, predicted, counts, extra)
-    return Proof(cells, cells & settled.digits & (counts.sum(1) == 1))
+    # With fewer independent rows than there are, one may be a mixture with another that hardly shows.
+    return Proof(cells, cells & settled.digits & (counts.sum(1) == 1) & (rank == n_rows))
 
 
 def settled_together(observed: WeightUpdate, space: RowDomain, fit: Fit, rank: int) -> Proof:
@@ -102,7 +103,7 @@ def proven_alone(
     known = torch.ones_like(shares, dtype=torch.bool)
     predicted = predicted_shares(observed, equations.space.rows.of(codes, numbers), n_rows)
     cells = cells & _counts_determined(observed, shares, known, predicted, counts, n_rows - equations.rank)
-    return Proof(cells, cells)
+    return Proof(cells, cells & (equations.rank == n_rows))
 
 
 def tested_alone(
@@ -177,7 +178,7 @@ def _counts_determined(
     """
     determined = torch.zeros(len(shares), dtype=torch.bool, device=shares.device)
     readings = _readings(counts.shape[1], 1 + extra).to(counts.device)
-    if not len(readings) or (extra > 0 and observed.fit_scale):
+    if not len(readings) or (extra > 0 and (observed.fit_scale or observed.uneven)):
         return determined
     scale = _scale_of_counts(shares, predicted, counts) if observed.fit_scale else 1.0
     for i, at in enumerate(known):
