@@ -54,8 +54,8 @@ MOST_COMPARED = 2000
 """Rows in the row space up to which it is decided which of them the others cannot replace."""
 
 BEYOND = 0.1
-"""Part of a number's range by which a row may exceed the server's bounds. With a quarter or more sums of rows of the batch,
-beyond all bounds, left nothing to prove after several local steps of 6 rows."""
+"""Part of a number's range by which a row may exceed the server's bounds. With a quarter or more, sums of rows of the
+batch left nothing to prove after several local steps of 6 rows."""
 
 INDEPENDENT = 1e-5
 """Singular values of rows below this part of the largest are the rounding of their numbers."""
