@@ -66,7 +66,7 @@ def test_a_terminal_shows_what_the_page_shows(name: str) -> None:
 def test_explain_prints_every_card_of_a_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "none"]) == 0
     out = capsys.readouterr().out
-    assert "defense, horizontal" in out and "defense, vertical" in out
+    assert "defense, updates" in out and "defense, vertical" in out
 
 
 def test_explain_answers_a_wrong_name_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
