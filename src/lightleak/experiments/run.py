@@ -188,6 +188,10 @@ def open_run_folder(folder: Path, config: Any, capture: Path | None = None) -> I
     saved, origin, inputs = folder / CONFIG_FILE, folder / OFFLINE_FILE, folder / INPUTS_FILE
     read, given = "" if capture is None else str(capture.resolve()), input_digests(folder, config, capture)
 
+    def known() -> dict[str, str]:
+        """Digests of earlier commands; earlier versions wrote none."""
+        return read_json(inputs) if inputs.is_file() else {}
+
     def begin() -> None:
         if capture is not None:
             write_json(origin, {"capture": read})
@@ -200,8 +204,8 @@ def open_run_folder(folder: Path, config: Any, capture: Path | None = None) -> I
             raise UsageError(f"{folder} holds {found}; choose another --output")
         if _without_place(load_config(saved).to_dict()) != _without_place(config.to_dict()):
             raise UsageError(f"{folder} holds a run of another config; choose another --output")
-        known = read_json(inputs) if inputs.is_file() else {}  # earlier versions wrote none
-        if changed := [name for name, digest in given.items() if known.get(name, digest) != digest]:
+        digests = known()
+        if changed := [name for name, digest in given.items() if digests.get(name, digest) != digest]:
             raise UsageError(f"{changed[0]} has changed since {folder} was begun; choose another --output")
 
     require_reachable(folder)
@@ -211,7 +215,7 @@ def open_run_folder(folder: Path, config: Any, capture: Path | None = None) -> I
     with opened_folder(folder, saved, "run", begin, [origin]):
         require_same()
         with private_files():
-            write_json(inputs, {**(read_json(inputs) if inputs.is_file() else {}), **given})  # captures may be added
+            write_json(inputs, known() | given)  # captures may be added
         yield
 
 

@@ -101,7 +101,7 @@ class TrialPruning(lightning.Callback):
             self._report(trainer)
 
     def _report(self, trainer: lightning.Trainer) -> None:
-        """Report the values that the trial has not been told, and stop the training if it is pruned."""
+        """Report the values that the trial does not have yet, and stop the training if it is pruned."""
         for step in sorted(self._values.keys() - self._reported):
             self.trial.report(self._values[step], step)
             self._reported.add(step)

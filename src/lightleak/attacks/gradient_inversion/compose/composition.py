@@ -265,7 +265,7 @@ def joined_threat_model(known: Sequence[ThreatModel]) -> ThreatModel:
     return ThreatModel(labels=labels, **flags)
 
 
-def _how_often(found: "Explanation") -> tuple[int, ...]:
+def _how_often(found: Explanation) -> tuple[int, ...]:
     """Per row how often it occurs: of a certified row among certified ones, as its proof says how many there are."""
     often, certified = list(multiplicity(found.found.rows)), [i for i, s in enumerate(found.status) if s == "certified"]
     for i, times in zip(certified, multiplicity(found.found.rows.iloc[certified]), strict=True):

@@ -173,7 +173,5 @@ def _add(digest: Any, value: Any) -> None:
         digest.update(f"{len(value)}".encode())
         for one in value:
             _add(digest, one)
-    elif hasattr(value, "to_dict"):
-        _add(digest, value.to_dict())
     else:
         digest.update(repr(value).encode())

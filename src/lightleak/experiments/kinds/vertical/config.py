@@ -202,8 +202,3 @@ class VerticalConfig(RunConfig):
     def chosen_adversaries(self) -> tuple[Adversary, ...]:
         """The adversaries, C1 first."""
         return tuple(adversary for adversary in ADVERSARIES if adversary in self.adversaries)
-
-    @classmethod
-    def write_out(cls, tree: dict[str, Any]) -> None:
-        """See `RunConfig.write_out`."""
-        super().write_out(tree)
