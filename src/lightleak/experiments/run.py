@@ -214,8 +214,9 @@ def open_run_folder(folder: Path, config: Any, capture: Path | None = None) -> I
             require_same()  # before anything is written there
     with opened_folder(folder, saved, "run", begin, [origin]):
         require_same()
-        with private_files():
-            write_json(inputs, known() | given)  # captures may be added
+        if given:
+            with private_files():
+                write_json(inputs, known() | given)  # captures may be added
         yield
 
 
