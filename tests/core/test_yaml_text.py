@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from lightleak.core import yaml_text
-from lightleak.core.yaml_text import MAX_DEPTH, RefusedYaml, read_yaml, read_yaml_file
+from lightleak.core.yaml_text import MAX_DEPTH, RefusedYaml, read_yaml, read_yaml_file, yaml_of
 
 BOTH = pytest.mark.parametrize("words", [False, True], ids=["values", "words"])
 
@@ -77,6 +77,13 @@ def test_what_is_merged_in_may_be_changed_and_aliases_may_repeat(words: bool) ->
     merged = "base: &base {a: 1, b: 2}\nchanged: {<<: *base, a: 3}"
     assert read_yaml(merged) == yaml.safe_load(merged)
     assert read_yaml(merged)["changed"] == {"a": 3, "b": 2}
+
+
+@pytest.mark.parametrize("text", ["1e3", "-2E-5", "1_0e4", "1e3x", "007", "0x1f", "no", "~", "2024-01-01", "1:30", ""])
+def test_what_is_written_is_read_back_as_the_text_that_it_was(text: str) -> None:
+    value = {"label": text, "words": [text, 1e-3, 1e3, 2, None, True]}
+    assert read_yaml(yaml_of(value)) == value
+    assert list(read_yaml(yaml_of({"b": 1, "a": 2}))) == ["b", "a"]
 
 
 def test_limits_are_of_what_is_held_not_of_what_is_ordinary() -> None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,10 @@ from safetensors.torch import load_file
 from lightleak.core.errors import UsageError
 from lightleak.core.plugins import load_plugins
 from lightleak.experiments.campaign import PackError, run_packs
-from lightleak.experiments.engine import open_engine
+from lightleak.experiments.engine import Engine, open_engine
+from lightleak.experiments.experiment import prepare_experiment
+from lightleak.experiments.pack import Finished, Pack
+from lightleak.experiments.ray_training import train_on_ray
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.settings import RunConfig
 from lightleak.experiments.took import TOOK
@@ -179,6 +182,28 @@ def task_runs() -> bool:
     """Whether a worker of Ray on this machine runs a pack."""
     names = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     return any(name.startswith(b"ray::_run_on_node") for name in names)
+
+
+def test_a_training_is_over_once_all_that_it_left_is_written(tmp_path: Path, tiny: Any) -> None:
+    files = {"training.json": b"{}", "captures/e000-s000000/observation.json": b"{}"}
+
+    class Cut(Engine):
+        slots = 1
+
+        def run(self, packs: Iterable[Pack], folder: Path, watch: Any = None) -> Iterator[Finished]:
+            yield from (Finished(pack, files) for pack in packs)
+
+        def close(self) -> None:
+            pass
+
+    (tmp_path / "captures").write_text("in the way")
+    config = tiny(device="cpu")
+    with pytest.raises(OSError, match="captures"):
+        train_on_ray(config, prepare_experiment(config), tmp_path, Cut())
+    assert not (tmp_path / "training.json").exists()
+    (tmp_path / "captures").unlink()
+    train_on_ray(config, prepare_experiment(config), tmp_path, Cut())
+    assert all((tmp_path / name).read_bytes() == content for name, content in files.items())
 
 
 def test_a_cluster_that_is_not_there_is_named() -> None:

@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-import yaml
-
 from lightleak.cards.docstrings import read_docstring
+from lightleak.core.yaml_text import yaml_of
 
 REQUIRED = "required"
 """Shown as the default of a setting that has none."""
@@ -117,7 +116,7 @@ def in_yaml(value: Any) -> str:
     """
     if value is dataclasses.MISSING:
         return REQUIRED
-    return yaml.safe_dump(_plain(value), default_flow_style=True, width=math.inf).removesuffix("...\n").strip()
+    return yaml_of(_plain(value), default_flow_style=True, width=math.inf).removesuffix("...\n").strip()
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,7 @@
-"""The one YAML loader: plain values with string keys, of bounded size, depth and magnitude, or one clear refusal."""
+"""The one YAML loader: plain values with string keys, of bounded size, depth and magnitude, or one clear refusal.
+
+And the one dumper, whose text the loader reads back.
+"""
 
 import re
 from pathlib import Path
@@ -56,6 +59,20 @@ def read_yaml_file(path: Path, words: bool = False) -> Any:
     """
     _check_size(path.stat().st_size)
     return read_yaml(path.read_text(encoding="utf-8"), words)
+
+
+def yaml_of(value: Any, **layout: Any) -> str:
+    r"""Return plain values as YAML that `read_yaml` reads back as they are.
+
+    >>> yaml_of({"label": "1e3", "lr": 1e-3})
+    "label: '1e3'\nlr: 0.001\n"
+
+    Args:
+        value: mappings, lists, numbers, text, booleans and ``None``.
+        layout: arguments of PyYAML's ``dump``; keys keep their order.
+    """
+    text: Any = yaml.dump(value, Dumper=_Dumper, sort_keys=False, **layout)
+    return str(text)
 
 
 def _check_size(size: int) -> None:
@@ -182,9 +199,16 @@ _Values.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != _DATE]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_Values.add_implicit_resolver(
-    _FLOAT, re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
-)
+
+
+class _Dumper(yaml.SafeDumper):
+    """PyYAML's, which quotes what either reads as a number."""
+
+
+for _either in (_Values, _Dumper):
+    _either.add_implicit_resolver(
+        _FLOAT, re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+    )
 _Values.yaml_constructors = {  # what is left out is written as an explicit tag; no setting takes such a value
     tag: construct
     for tag, construct in yaml.SafeLoader.yaml_constructors.items()

@@ -11,7 +11,7 @@ import pandas as pd
 import yaml
 
 from lightleak.core.errors import DataError
-from lightleak.core.yaml_text import RefusedYaml, read_yaml_file
+from lightleak.core.yaml_text import RefusedYaml, read_yaml_file, yaml_of
 from lightleak.data.cells import MAX_INFERRED_CATEGORIES, category_strings, check_cells, in_order, infer_column
 from lightleak.data.column import MISSING_CATEGORY, Column, ColumnKind, MissingPolicy
 
@@ -112,7 +112,7 @@ class TableSchema:
 
     def to_yaml(self, path: Path) -> None:
         """Write the schema as YAML."""
-        path.write_text(yaml.safe_dump(self.to_dict(), sort_keys=False), encoding="utf-8")
+        path.write_text(yaml_of(self.to_dict()), encoding="utf-8")
 
     @classmethod
     def from_yaml(cls, path: Path) -> "TableSchema":

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from lightleak.core.yaml_text import yaml_of
 from lightleak.doctor.finding import Check, Facts, Finding
 
 END_TO_END = Check("attack", "end to end")
@@ -49,7 +48,7 @@ def end_to_end(run: Run, variables: Mapping[str, str]) -> Finding:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="lightleak-doctor-") as made:
         config, folder = Path(made) / "config.yaml", Path(made) / "run"
-        config.write_text(yaml.safe_dump(CONFIG))
+        config.write_text(yaml_of(CONFIG))
         code, stderr = run(config, folder, alone(variables))
         seconds = time.monotonic() - began
         if code != 0:

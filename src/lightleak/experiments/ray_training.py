@@ -15,13 +15,14 @@ import torch
 import torch.distributed
 
 from lightleak.core.errors import UsageError
+from lightleak.core.stored import write_whole
 from lightleak.experiments.campaign import keep
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.engine import Engine
 from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.pack import Files, Finished, Knowledge, Pack, Report, files_of
 from lightleak.experiments.progress import silent
-from lightleak.experiments.training import places_of_training, train_as_one_of
+from lightleak.experiments.training import TRAINING_FILE, places_of_training, train_as_one_of
 
 STRATEGIES = {"auto": "RayDDPStrategy", "ddp": "RayDDPStrategy", "fsdp": "RayFSDPStrategy"}
 """Ray's form of a strategy of Lightning's."""
@@ -70,9 +71,16 @@ def train_on_ray(config: AuditConfig, experiment: Experiment, folder: Path, engi
         for finished in engine.run([pack], folder):
             if finished.error is not None:
                 raise finished.error
-            keep(finished, folder)
+            _keep(finished, folder)
         return
-    keep(Finished(pack, _train_on_workers(pack, engine.device)), folder)
+    _keep(Finished(pack, _train_on_workers(pack, engine.device)), folder)
+
+
+def _keep(finished: Finished, folder: Path) -> None:
+    """Write what a training left, `TRAINING_FILE` last: where it stands, nothing of the training is missing."""
+    before = {name: file for name, file in finished.files.items() if name != TRAINING_FILE}
+    keep(Finished(finished.pack, before), folder)
+    write_whole(folder / TRAINING_FILE, finished.files[TRAINING_FILE])
 
 
 def _train_on_workers(pack: TrainingPack, device: torch.device) -> Files:

@@ -7,13 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.console import Console
 
 from lightleak.core.errors import UsageError
 from lightleak.core.private_files import private_files
 from lightleak.core.ranks import detect_ranks
 from lightleak.core.stored import read_json, write_json, write_whole
+from lightleak.core.yaml_text import yaml_of
 from lightleak.experiments.campaign import rows_of, run_packs
 from lightleak.experiments.engine import Engine, open_engine
 from lightleak.experiments.environment import write_environment
@@ -195,7 +195,7 @@ def open_run_folder(folder: Path, config: Any, capture: Path | None = None) -> I
     def begin() -> None:
         if capture is not None:
             write_json(origin, {"capture": read})
-        write_whole(saved, yaml.safe_dump(config.to_dict(), sort_keys=False))  # last: with it the folder is a run
+        write_whole(saved, yaml_of(config.to_dict()))  # last: with it the folder is a run
 
     def require_same() -> None:
         before = read_json(origin)["capture"] if origin.is_file() else ""

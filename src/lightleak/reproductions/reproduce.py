@@ -14,13 +14,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-import yaml
 from rich.console import Console
 from rich.markdown import Markdown
 
 from lightleak.core.devices import one_thread, resolve_device
 from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.core.stored import read_json, write_json, write_whole
+from lightleak.core.yaml_text import yaml_of
 from lightleak.experiments.campaign import UpdatePack, packs_without_a_run
 from lightleak.experiments.engine import Engine, open_engine
 from lightleak.experiments.environment import write_environment
@@ -198,7 +198,7 @@ def stage_lines(stage: Stage, packs: Sequence[Pack], with_config: bool = True) -
     if len(others) > SHOWN_UNITS:
         lines.append(f"  and {len(others) - SHOWN_UNITS} more")
     if stage.config is not None and with_config:
-        text = yaml.safe_dump(stage.config.to_dict(), sort_keys=False, default_flow_style=None, width=100)
+        text = yaml_of(stage.config.to_dict(), default_flow_style=None, width=100)
         lines += ["config", *(f"  {line}" for line in text.splitlines())]
     return lines
 

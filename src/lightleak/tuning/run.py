@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.console import Console
 from rich.table import Table as Grid
 
@@ -16,6 +15,7 @@ from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.core.ranks import detect_ranks
 from lightleak.core.records import to_json
 from lightleak.core.results import TrialRow
+from lightleak.core.yaml_text import yaml_of
 from lightleak.experiments.campaign import keep
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.engine import SCRATCH, Engine, open_engine
@@ -87,10 +87,10 @@ def opened_study(folder: Path, config: TuneConfig) -> Iterator[Study]:
     Raises:
         UsageError: the folder holds something else, or another process uses it.
     """
-    saved, asked = folder / CONFIG_FILE, read_yaml(yaml.safe_dump(config.to_dict()))
+    saved, asked = folder / CONFIG_FILE, read_yaml(yaml_of(config.to_dict()))
 
     def begin() -> None:
-        write_whole(saved, yaml.safe_dump(asked, sort_keys=False))
+        write_whole(saved, yaml_of(asked))
 
     with opened_folder(folder, saved, "study", begin):
         stored = read_settings(saved)
@@ -172,7 +172,7 @@ def _hold_out(study: Study, workers: int) -> dict[str, Any] | None:
         return None
     settings, folder = study.config.study, study.folder / HELD_OUT
     config = parse_config({**held_out_tree(tree_of(study, best), settings.held_out), "workers": 0})
-    write_whole(study.folder / BEST_FILE, yaml.safe_dump(config.to_dict(), sort_keys=False))
+    write_whole(study.folder / BEST_FILE, yaml_of(config.to_dict()))
     default = study.default_trial
     if default is None or default.number == best.number or not settings.held_out:
         return None
