@@ -1,5 +1,6 @@
 """The command: exit codes, one message per error, and what each command prints."""
 
+import io
 import json
 import signal
 from collections.abc import Callable
@@ -471,6 +472,17 @@ def test_data_describe_shows_columns_of_a_dataset_and_of_a_file(lightleak_comman
     code, _, err = lightleak_command("data", "describe", "mine.csv", "--label", "sick")
     assert code == 2
     assert_one_message(err, "sick")
+
+
+def test_a_terminal_without_a_character_shows_a_question_mark(
+    lightleak_command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = pd.DataFrame({"größe – cm": [20.5, 30.0, 40.0, 50.0] * 5, "ill": ["no", "yes"] * 10})
+    frame.to_csv("mine.csv", index=False)
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding="latin-1", write_through=True))
+    assert lightleak_command("data", "describe", "mine.csv", "--label", "ill")[0] == 0
+    assert "größe ? cm" in written.getvalue().decode("latin-1")
 
 
 @pytest.mark.parametrize("flag", ["--version", "--help"])

@@ -150,6 +150,17 @@ def test_a_pruned_training_trains_no_further_when_it_is_resumed(tmp_path: Path) 
         pruning.raise_if_pruned()
 
 
+def test_a_training_that_diverged_trains_no_further_when_it_is_resumed(tmp_path: Path) -> None:
+    scores = [0.5, math.nan, 0.125]
+    fit(Scripted(scores), TrialPruning(Told(), "val/score")).save_checkpoint(tmp_path / "last.ckpt")
+    trial, model = Told(), Scripted(scores)
+    pruning = TrialPruning(trial, "val/score")
+    fit(model, pruning, resume=tmp_path / "last.ckpt")
+    assert model.trained == 0 and trial.reports == [(1, 0.5)]
+    with pytest.raises(optuna.TrialPruned, match="val/score is nan after epoch 2"):
+        pruning.raise_if_pruned()
+
+
 def test_reports_of_a_resumed_trial_are_repeated_without_a_warning() -> None:
     trial = optuna.create_study().ask()
     with warnings.catch_warnings():

@@ -5,6 +5,7 @@ import logging
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
+from io import TextIOWrapper
 from pathlib import Path
 
 from rich.console import Console
@@ -23,6 +24,9 @@ from lightleak.core.termination import Termination, interrupted_by_sigterm
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; every error is one message, without a traceback."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without a character shows a question mark
     console = Console() if detect_ranks().leads else Console(quiet=True, force_interactive=False)
     with interrupted_by_sigterm() as termination:
         return _run(arguments, console, termination)

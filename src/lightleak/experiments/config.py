@@ -43,8 +43,8 @@ class TableSource(Section, section="data"):
         categorical: columns of ``table`` whose numbers are codes of categories, unless a schema says it.
         folder: folder with one subfolder of raw files per dataset.
         options: options of the dataset's loader.
-        split_seed: seed of the split into training and test rows, where the table has none of its own; left out, the
-            root seed.
+        split_seed: seed of the split of the rows into those of training, of the test and of the public, where the table
+            has none of its own; left out, the root seed.
     """
 
     name: str | None = None
@@ -71,6 +71,10 @@ class TableSource(Section, section="data"):
     def title(self) -> str:
         """The dataset's name, or the file's without its endings."""
         return self.name or Path(str(self.table)).name.split(".")[0]
+
+    def split_by(self, seed: int) -> int:
+        """The seed that splits the rows in a run of this root seed."""
+        return seed if self.split_seed is None else self.split_seed
 
 
 @dataclass(frozen=True)

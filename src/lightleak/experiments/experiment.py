@@ -110,7 +110,7 @@ def load_source(data: TableSource, seed: int, group: str | None = None) -> Table
         seed: root seed of its split, unless ``data`` has a seed for it.
         group: of a user's own table, the column that says whose row it is; loaders have an option of their own.
     """
-    seed = seed if data.split_seed is None else data.split_seed
+    seed = data.split_by(seed)
     if data.table is not None:
         assert data.label is not None  # `TableSource` refuses a table without a label
         return load_table(

@@ -94,18 +94,20 @@ class TrialPruning(lightning.Callback):
             logged = ", ".join(sorted(metrics)) or "nothing"
             raise UsageError(f"monitor {self.monitor!r} is not logged by validation; logged: {logged}")
         epoch, value = trainer.current_epoch + 1, float(metrics[self.monitor])
-        if not math.isfinite(value):
-            self.pruned, trainer.should_stop = f"{self.monitor} is {value} after epoch {epoch}", True
-        else:
-            self._values.setdefault(epoch, value)
-            self._report(trainer)
+        self._values.setdefault(epoch, value)
+        self._report(trainer)
 
     def _report(self, trainer: lightning.Trainer) -> None:
         """Report the values that the trial does not have yet, and stop the training if it is pruned."""
         for step in sorted(self._values.keys() - self._reported):
-            self.trial.report(self._values[step], step)
+            if math.isfinite(self._values[step]):
+                self.trial.report(self._values[step], step)
             self._reported.add(step)
-        self.pruned = f"pruned after epoch {max(self._values)}" if self.trial.should_prune() else None
+        last = max(self._values)
+        if not math.isfinite(self._values[last]):
+            self.pruned = f"{self.monitor} is {self._values[last]} after epoch {last}"
+        else:
+            self.pruned = f"pruned after epoch {last}" if self.trial.should_prune() else None
         trainer.should_stop = trainer.should_stop or self.pruned is not None
 
     def raise_if_pruned(self) -> None:

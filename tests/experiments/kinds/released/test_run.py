@@ -269,6 +269,19 @@ def test_the_attack_sees_no_private_row(done: tuple[Path, dict[str, Any]], confi
     assert float(samples.loss.double().mean()) == pytest.approx(told["inversion_loss"], rel=1e-12)
 
 
+def test_one_split_serves_all_seeds_where_it_has_a_seed_of_its_own(changed: Callable[..., ReleasedConfig]) -> None:
+    def split(seed: int, **settings: Any) -> list[pd.DataFrame]:
+        task = job.prepare_world(changed(**settings), seed).task
+        return [task.private_train, task.private_test, task.private_judge, task.public]
+
+    fixed = {"data__split_seed": 1}
+    for one, same, other in zip(split(5, **fixed), split(6, **fixed), split(6), strict=True):
+        pd.testing.assert_frame_equal(one, same)
+        assert not one.equals(other)
+    for one, own in zip(split(5, **fixed), split(1), strict=True):
+        pd.testing.assert_frame_equal(one, own)
+
+
 def test_what_is_damaged_is_made_again(done: tuple[Path, dict[str, Any]], config: ReleasedConfig) -> None:
     folder, results = done
     weights = folder / "models" / "target-s0" / "weights.safetensors"

@@ -70,9 +70,8 @@ def _world(parts: str, seed: int) -> World:
     config = ReleasedConfig.parse(json.loads(parts))
     for model in (config.target, config.evaluation_model):
         NETWORKS.get(model.network)  # before a large table is read
-    task = make_inversion_task(
-        load_source(config.data, seed, config.task.group), config.task, derive_seed(seed, "task")
-    )
+    table = load_source(config.data, seed, config.task.group)
+    task = make_inversion_task(table, config.task, derive_seed(config.data.split_by(seed), "task"))
     encoder = TableEncoder(task.schema, config.data.encoding).fit(task.private_train)
 
     def spec(model: TargetConfig) -> NetworkSpec:

@@ -89,8 +89,7 @@ def prepare_world(config: VerticalConfig, wanted: Property, seed: int) -> World:
         raise UsageError(f"property {wanted}: {wanted.column!r} is the label, which the active party holds")
     if wanted.column not in both.columns:
         wanted.check(table.schema)
-    fixed = config.data.split_seed
-    split = derive_seed(seed if fixed is None else fixed, "vertical-split")
+    split = derive_seed(config.data.split_by(seed), "vertical-split")
     whole = _rows_at_fraction(config.data, wanted.mask(both), split)
     stay, out = (whole[part] for part in holdout(len(whole), config.data.test_fraction, split))
     # In a random order: it is kept through the training unless training.shuffle draws new ones.
