@@ -27,7 +27,7 @@ def test_rows_of_their_class_teach_it_and_others_do_not() -> None:
 def test_accuracy_is_a_mean_over_classes_and_unknown_without_rows() -> None:
     made, labels = rows(50, 1)
     fitted = ConditionClassifier.fit(made, labels, 3)
-    first = ConditionClassifier(torch.zeros(3, 2).double(), torch.eye(3)[0].double())  # always the first class
+    first = ConditionClassifier(torch.zeros(3, 2), torch.eye(3)[0])  # always the first class
     many, few = torch.cat([made[:50], made[50:55]]), torch.cat([labels[:50], labels[50:55]])
     assert first.accuracy(many, few) == 0.5
     assert math.isnan(fitted.accuracy(made[:0], labels[:0]))
