@@ -200,6 +200,7 @@ def scenario(
     inexact: bool = False,
     ntk: bool = False,
     normalized: bool = False,
+    clipped: bool = False,
 ) -> Scenario:
     """The scenario of a seed.
 
@@ -212,6 +213,7 @@ def scenario(
         inexact: with an error of `INEXACT`, `PRUNED` or `DEFENDED`.
         ntk: with a network of `SCALED`.
         normalized: with a network of `UNKNOWN`.
+        clipped: gradients multiplied by something between 0.9 and 1, most often by nearly 1.
     """
     rng = numpy_generator(seed, "scenario")
     drawn = _one(rng, ATTACKED)
@@ -238,6 +240,7 @@ def scenario(
     if model in NORMALIZED:  # statistics of one batch of at least two rows
         clients, rows = 1, max(2, rows)
     rows = max(2 * clients, rows) if model in UNKNOWN else rows
+    below = float(numpy_generator(seed, "clipped").uniform(-7, -1))
     return Scenario(
         seed=seed,
         attack=attack,
@@ -251,7 +254,7 @@ def scenario(
         marginals=bool(rng.random() < 0.7),
         clients=clients,
         budget="default" if rng.random() < 0.1 and attack in ("exact", "exact_fedavg") else "small",
-        scaled=float(rng.uniform(0.1, 0.9)) if rng.random() < 0.1 else 1.0,
+        scaled=1 - 10**below if clipped else float(rng.uniform(0.1, 0.9)) if rng.random() < 0.1 else 1.0,
         local=(
             (1, 1, float(numpy_generator(seed, "rate").choice(ONE_STEP_RATES)), 0.0)
             if others and seed % 2
