@@ -16,8 +16,8 @@ SCALED_WITHIN, LEAST_SCALED = 0.01, 3
 """Coefficients of at least this many rows within 1% of their median say that the client scaled its gradient."""
 
 SURE, LEAST_OFF = 10.0, 2e-6
-"""How many times farther from 1 a common factor is than half of the rows are from it, and how far at least: coefficients
-of a gradient that came as it was are 1 to a few ten-millionths."""
+"""How many times farther from 1 a common factor is than half of the rows are from it, and how far at least: without
+scaling, coefficients are 1 to a few ten-millionths."""
 
 
 def common_factor(coefficients: Tensor) -> float | None:
