@@ -182,12 +182,15 @@ def test_rows_that_are_missing_are_guesses_of_the_prior_and_say_so(make_batch: A
     assert int((torch.bincount(found.labels, minlength=3) - expected).abs().max()) <= 2
 
 
+@pytest.mark.parametrize("rows", [1, 2, 7])
 @pytest.mark.parametrize("factor", [0.3, 0.99, 0.9999, 2.0])
-def test_a_client_that_scales_its_gradient_gains_nothing(make_batch: Any, recovered: Any, factor: float) -> None:
-    batch = make_batch(7, n_classes=3, seed=11)
+def test_a_client_that_scales_its_gradient_gains_nothing(
+    make_batch: Any, recovered: Any, factor: float, rows: int
+) -> None:
+    batch = make_batch(rows, n_classes=3, seed=11)
     scaled = {name: factor * gradient for name, gradient in batch.update.update.items()}
     found = attack(WHOLE).run(replace(batch.update, update=scaled))
-    assert recovered(found, batch) == 7 and found.certificate is not None and found.certificate.complete
+    assert recovered(found, batch) == rows and found.certificate is not None and found.certificate.complete
 
 
 def test_an_aggregate_of_equal_clients_is_one_batch(make_batch: Any, recovered: Any) -> None:

@@ -239,7 +239,7 @@ class Rounds:
         near = passing_but_for_scale(verdict, tolerance)
         best = verdict.row_distance.argsort(stable=True)
         one_each = unlike(cells, best[near[best]], self.encoder.deviation)  # a reading counts once
-        factor = common_factor(verdict.single[one_each])
+        factor = common_factor(verdict.single[one_each], self.start.residual.n_rows)
         if factor is None or (self.factor != 1 and abs(factor - 1) <= COEFFICIENT_TOLERANCE):
             return False  # nothing to scale, or what the first factor has left
         if factor < 1 and self._repeated((cells[0][one_each], cells[1][one_each]), tolerance):

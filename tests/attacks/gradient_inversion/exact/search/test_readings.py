@@ -10,30 +10,32 @@ from lightleak.core.seeds import generator
 
 
 def test_a_factor_needs_rows_that_agree() -> None:
-    assert common_factor(torch.tensor([0.5, 0.5])) is None  # two rows are too few to tell
-    assert common_factor(torch.tensor([0.5, 0.5, 0.5, 0.25])) == 0.5  # one row is there twice
-    assert common_factor(torch.tensor([0.5, 0.5, 0.5, 0.1, 0.2, 0.3, 0.4])) is None
-    assert common_factor(torch.empty(0)) is None
+    assert common_factor(torch.tensor([0.5, 0.5]), 3) is None  # two of several rows are too few to tell
+    assert common_factor(torch.tensor([0.5, 0.5]), 2) == 0.5 == common_factor(torch.tensor([0.5]), 1)
+    assert common_factor(torch.tensor([0.5, 0.4]), 2) is None is common_factor(torch.tensor([0.5]), 2)
+    assert common_factor(torch.tensor([0.5, 0.5, 0.5, 0.25]), 5) == 0.5  # one row is there twice
+    assert common_factor(torch.tensor([0.5, 0.5, 0.5, 0.1, 0.2, 0.3, 0.4]), 7) is None
+    assert common_factor(torch.empty(0), 1) is None
 
 
 @pytest.mark.parametrize("factor", [0.013, 1.1, 70.0])
 def test_a_factor_is_that_of_most_rows_in_any_order(factor: float) -> None:
     coefficients = factor * torch.tensor([1.0, 1.001, 0.999, 1.0, 0.5, 1 / 3, 7.0])
     for seed in range(5):
-        found = common_factor(coefficients[torch.randperm(7, generator=generator(seed))])
+        found = common_factor(coefficients[torch.randperm(7, generator=generator(seed))], 9)
         assert found == pytest.approx(factor, rel=2e-3)
 
 
 @pytest.mark.parametrize("factor", [0.98, 0.9999, 0.99999, 1.00001])
 def test_a_factor_near_1_is_one_where_rows_agree_on_it_better(factor: float) -> None:
     apart = torch.tensor([-1.0, 0.0, 2.0, -3.0, 1.0])
-    assert common_factor(factor + 1e-7 * apart) == pytest.approx(factor, abs=1e-6)
-    assert common_factor(factor + (1 - factor) * apart) is None
-    assert common_factor(1 + 1e-7 * apart) is None
+    assert common_factor(factor + 1e-7 * apart, 5) == pytest.approx(factor, abs=1e-6)
+    assert common_factor(factor + (1 - factor) * apart, 5) is None
+    assert common_factor(1 + 1e-7 * apart, 5) is None
 
 
 def test_a_factor_is_positive() -> None:
-    assert common_factor(torch.tensor([-2.0, -2.0, -2.0])) is None
+    assert common_factor(torch.tensor([-2.0, -2.0, -2.0]), 3) is None
 
 
 def test_varied_candidates_are_all_there_and_none_jumps_the_queue() -> None:

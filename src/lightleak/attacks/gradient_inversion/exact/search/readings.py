@@ -13,28 +13,30 @@ NEAR = 0.1
 """Deviations within which two numbers may be readings of one."""
 
 SCALED_WITHIN, LEAST_SCALED = 0.01, 3
-"""Coefficients of at least this many rows within 1% of their median say that the client scaled its gradient."""
+"""Coefficients of at least this many rows, or of all rows of a smaller batch, within 1% of their median say that the
+client scaled its gradient."""
 
 SURE, LEAST_OFF = 10.0, 2e-6
 """How many times farther from 1 a common factor is than half of the rows are from it, and how far at least: without
 scaling, coefficients are 1 to a few ten-millionths."""
 
 
-def common_factor(coefficients: Tensor) -> float | None:
-    """What all of a gradient must be multiplied by, where a client clipped it: rows that are alone agree on it.
+def common_factor(coefficients: Tensor, n_rows: int) -> float | None:
+    """What all of a gradient of ``n_rows`` must be multiplied by, where a client clipped it: lone rows agree on it.
 
-    >>> common_factor(torch.tensor([3.0, 3.001, 2.999, 1.5])), common_factor(torch.tensor([1.01, 1.01, 1.01]))
+    >>> common_factor(torch.tensor([3.0, 3.001, 2.999, 1.5]), 5), common_factor(torch.tensor([1.01, 1.01]), 2)
     (3.0, 1.0099999904632568)
-    >>> common_factor(torch.tensor([3.0, 1.5, 0.2])), common_factor(torch.tensor([1.001, 1.002, 0.998]))
+    >>> common_factor(torch.tensor([3.0, 1.5, 0.2]), 3), common_factor(torch.tensor([1.001, 1.002, 0.998]), 4)
     (None, None)
     """
-    if len(coefficients) < LEAST_SCALED:
+    least = min(LEAST_SCALED, n_rows)
+    if len(coefficients) < least:
         return None
     # Two rows that are equal have half the coefficient: they stay in the minority.
     median = coefficients.quantile(0.5) if len(coefficients) % 2 else coefficients.sort().values[len(coefficients) // 2]
     if float(median) <= 0:
         return None
-    apart, enough = (coefficients / median - 1).abs().sort().values, max(LEAST_SCALED, (len(coefficients) + 1) // 2)
+    apart, enough = (coefficients / median - 1).abs().sort().values, max(least, (len(coefficients) + 1) // 2)
     spread, off = float(apart[enough - 1]), abs(float(median) - 1)
     return float(median) if spread < SCALED_WITHIN and off > max(LEAST_OFF, SURE * spread) else None
 
