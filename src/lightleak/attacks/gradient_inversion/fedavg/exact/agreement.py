@@ -67,12 +67,13 @@ class Agreed(ByRow):
 
 def groups(candidates: Candidates) -> Tensor:
     """Number of the dual that each candidate shares with others, LongTensor ``[n]``; 0 is the best fitting one's."""
-    cosine = (candidates.vectors @ candidates.vectors.T).abs()
     group = torch.full((len(candidates),), -1, dtype=torch.long, device=candidates.codes.device)
     n_groups = 0
     for best in candidates.misfit.argsort(stable=True).tolist():
         if int(group[best]) < 0:
-            group[(cosine[best] > PARALLEL) & (group < 0)] = n_groups
+            # One line of the cosines at a time: there can be tens of thousands of candidates.
+            cosine = (candidates.vectors @ candidates.vectors[best]).abs()
+            group[(cosine > PARALLEL) & (group < 0)] = n_groups
             n_groups += 1
     return group
 
