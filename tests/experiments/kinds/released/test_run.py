@@ -449,6 +449,22 @@ def test_the_summary_on_the_terminal_stands_beside_public_rows(
     assert line[-1] == "1"  # two evaluations of one training
 
 
+def test_the_summary_on_the_terminal_gives_means_of_the_rows_that_have_a_value(
+    done: tuple[Path, dict[str, Any]],
+) -> None:
+    rows = [row for row in done[1]["rows"] if row["class"] == "all"]
+    own = next(row for row in rows if row["latent_search"] == "random")
+    searched = next(row for row in rows if row["latent_search"] == "gradient")
+    assert "public_condition_accuracy" not in searched
+    mixed = [
+        searched | {"real_rows_accuracy": 0.2, "disjoint_real_rows_accuracy": None},
+        own | {"real_rows_accuracy": 0.6, "disjoint_real_rows_accuracy": 0.3, "public_condition_accuracy": 0.9},
+    ]
+    for of, figures in ((mixed, ("40.0%", "30.0%", "90.0%")), ([searched], ("-% when trained on public rows",))):
+        ((said,),) = (table.said for table in released_tables(done[1] | {"rows": of}))
+        assert all(figure in said for figure in figures)
+
+
 def test_evaluations_differ(done: tuple[Path, dict[str, Any]]) -> None:
     losses = [
         row["inversion_loss"]
