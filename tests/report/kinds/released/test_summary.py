@@ -253,15 +253,24 @@ def test_it_is_free_of_jargon() -> None:
     assert [word for word in JARGON if word.lower() in plain.lower()] == []
 
 
+def checklist(*found: dict[str, Any]) -> str:
+    """What the section of questions says."""
+    page = released.page([Run("run", Path("."), "released-model", tuple(map(row_of, found)))], False)
+    (section,) = (one for one in page.sections if one and one.id == "tested")
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", render(Page("", "", [section])))).split())
+
+
+def test_the_checklist_states_intervals_only_where_there_are_several_trainings() -> None:
+    said = checklist(*PLGMI[:1], *PUBLIC[:1])
+    assert "1 training, 1 evaluation; no interval" in said and "95% intervals over trainings" not in said
+
+
 def test_the_checklist_says_what_made_up_records_show_and_that_they_are_nobodys() -> None:
     some = rows("plgmi", 0.8, 0.82, 0.84, exact_match_rate=0.01)
     per_class = [
         row | {"class": name, "attack_accuracy": value} for row in some for name, value in (("a", 0.9), ("b", 0.7))
     ]
-    found = tuple(row_of(row) for row in (*some, *per_class, *PUBLIC))
-    page = released.page([Run("run", Path("."), "released-model", found)], False)
-    (section,) = (one for one in page.sections if one and one.id == "tested")
-    said = " ".join(unescape(re.sub(r"<[^>]+>", " ", render(Page("", "", [section])))).split())
+    said = checklist(*some, *per_class, *PUBLIC)
     for part in (
         "Recognized as a record of the group it was made for: 82 of 100 (77.0 to 87.0) made-up records; of public",
         "Equal to a private record: 1 of 100",
