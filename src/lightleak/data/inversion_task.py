@@ -69,7 +69,8 @@ def make_inversion_task(table: Table, config: TaskConfig, seed: int) -> Inversio
 
     Raises:
         UsageError: a setting that does not fit this table, named ``task.<field>``.
-        DataError: a row does not fit the schema, a group is missing, a part stays empty, or a private class is named ``all``.
+        DataError: a row does not fit the schema, a group is missing, a part stays empty, or a private class is named
+            ``all``.
         UnsupportedError: scikit-learn is not installed.
     """
     frame = pd.concat([table.train, table.test], ignore_index=True)

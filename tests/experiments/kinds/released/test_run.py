@@ -216,7 +216,7 @@ def test_trees_are_attacked_without_gradients(
     assert {row["latent_search"] for row in rows} == set(searches)
     assert {row["samples"] for row in rows if row["latent_search"] != "random" and row["class"] == "all"} == {6}
     searched = replace(config, samples=replace(config.samples, searches=("random", "gradient")))
-    with pytest.raises(UnsupportedError, match="holds gradient, which attacks.plgmi_black_box cannot take"):
+    with pytest.raises(UnsupportedError, match=r"holds gradient, which attacks\.plgmi_black_box cannot take"):
         attack_captures(searched, tmp_path / "trees" / "captures", tmp_path / "attacked", [], SILENT)
 
 

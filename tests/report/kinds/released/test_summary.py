@@ -14,7 +14,7 @@ from lightleak.metrics.inversion.score import MEASURES
 from lightleak.report.blocks import Page, Table
 from lightleak.report.kinds import released
 from lightleak.report.kinds.released import summary_section
-from lightleak.report.kinds.released_entries import Entry, Memorization
+from lightleak.report.kinds.released_entries import Entry, Memorization, PseudoLabel
 from lightleak.report.kinds.released_groups import compare
 from lightleak.report.kinds.released_scores import COUNT, Attack
 from lightleak.report.page import render
@@ -131,6 +131,15 @@ def test_one_measure_that_does_not_say_so_is_enough(name: str, gains: Any) -> No
     found = made(beside(dict.fromkeys(MEASURES, MORE) | {name: gains}))
     assert GIVES_AWAY not in found
     assert f"by 4 of {5 - (gains is None)} measures" in found and "would take all 5" in found
+
+
+@pytest.mark.parametrize(("kept", "is_repeated"), [(50, False), (30, True)])
+def test_repeated_public_records_are_pointed_out(kept: int, is_repeated: bool) -> None:
+    measured = beside(dict.fromkeys(MEASURES, MORE))
+    per_class = [row | {"class": "a", "samples": 50} for row in rows("plgmi", 0.8, 0.82, 0.84)]
+    sorted_rows = (PseudoLabel("a", 80.0, float(kept)), PseudoLabel("b", 3.0, 0.0, "too few"))
+    found = made(measured, per_class, PUBLIC, entries=(replace(entry("plgmi"), pseudo_labels=sorted_rows),))
+    assert GIVES_AWAY in found and ("so they are repeated: 2 of the measures" in found) is is_repeated
 
 
 @pytest.mark.parametrize("real", [0.4, None])

@@ -25,7 +25,8 @@ def released_tables(results: Mapping[str, Any]) -> Iterator[Lines]:
         f"{percent(_mean(rows, 'real_rows_accuracy'))}% of held-out private rows, trained on others on "
         f"{percent(_mean(rows, 'disjoint_real_rows_accuracy'))}%",
         "acc: % of rows taken for their class; then differences to as many public rows that the target sorted into "
-        "the classes: accuracy under both judges, class shapes, distinct nearest rows, nearness to training rows",
+        "the classes, repeated where fewer were kept: accuracy under both judges, class shapes, distinct nearest rows, "
+        "nearness to training rows",
         "cond: % of public rows classified correctly by a classifier trained on the reconstructed rows "
         f"({percent(_mean(rows, 'public_condition_accuracy'))}% when trained on public rows); n: trainings",
     ]
