@@ -227,6 +227,7 @@ def test_trees_are_attacked_without_gradients(
         ({"attacks": {"plgmi": {"iteration": 3}}}, "attacks.plgmi.*iteration"),
         ({"samples__searches": ["best"]}, "samples.searches"),
         ({"training__batch_size": 100_000}, "training.batch_size must be at most"),
+        ({"data__encoding": "quantile"}, r"data\.encoding 'quantile' would release every number"),
         ({"task__private_classes": 1}, "task.private_classes"),
         ({"evaluation_model__network": "gandolf"}, "unknown network"),
         ({"training__patience": 0}, "training.patience"),
