@@ -200,6 +200,17 @@ def test_rows_without_a_group_are_refused(table) -> None:
         make_inversion_task(table, CONFIG, seed=0)
 
 
+def test_a_private_class_named_like_the_figures_over_all_classes_is_refused(table) -> None:
+    def renamed(name: str) -> Table:
+        label = Column.categorical("code", [{name: "all"}.get(one, one) for one in CODES])
+        parts = (part.replace({"code": {name: "all"}}) for part in (table.train, table.test))
+        return Table(CARD, replace(table.schema, label=label), *parts)
+
+    with pytest.raises(DataError, match="the label column 'code' has a private class named 'all'"):
+        make_inversion_task(renamed("gout"), CONFIG, seed=0)
+    make_inversion_task(renamed("cold"), CONFIG, seed=0)  # of public rows no class is shown
+
+
 def test_diabetes130_leaves_the_rows_that_were_counted_by_hand(data_dir) -> None:
     table = load_dataset("diabetes130", data_dir, label="diagnosis", diagnoses="codes", groups=True)
     config = TaskConfig(group="patient_nbr", trees=3, leaf_rows=50)

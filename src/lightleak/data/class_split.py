@@ -22,7 +22,7 @@ class ClassSplit:
     Attributes:
         classes: indices of the private classes, the most frequent first.
         private_train: rows to train on.
-        private_validation: rows for early stopping.
+        private_validation: rows for the scores of the models, for permutation importance, and to stop boosted trees.
         private_test: rows held out.
         private_judge: rows that only the second evaluation model is trained on.
         public: rows of the attacker.

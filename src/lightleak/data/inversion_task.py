@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from lightleak.core.errors import DataError, UsageError
+from lightleak.core.results import ALL
 from lightleak.data.cells import category_codes
 from lightleak.data.class_split import ClassSplit, split_by_class
 from lightleak.data.feature_selection import (
@@ -36,7 +37,8 @@ class InversionTask:
     Attributes:
         schema: selected feature columns; the label's categories are the private classes, the most frequent first.
         private_train: rows that target and evaluation model are trained on, with their label.
-        private_validation: rows for early stopping, with their label.
+        private_validation: rows for the scores of the models, for permutation importance, and to stop boosted trees,
+            with their label.
         private_test: held-out rows of the private classes, with their label.
         private_judge: rows that only the second evaluation model is trained on, with their label.
         public: rows the attacker holds, without a label column.
@@ -67,7 +69,8 @@ def make_inversion_task(table: Table, config: TaskConfig, seed: int) -> Inversio
 
     Raises:
         UsageError: a setting that does not fit this table, named ``task.<field>``.
-        DataError: a row does not fit the schema, a group is missing, or a part stays empty.
+        DataError: a row does not fit the schema, a group is missing, a part stays empty, or a private class is named
+            ``all``.
         UnsupportedError: scikit-learn is not installed.
     """
     frame = pd.concat([table.train, table.test], ignore_index=True)
@@ -76,6 +79,11 @@ def make_inversion_task(table: Table, config: TaskConfig, seed: int) -> Inversio
     labels = table.schema.validate_label(frame)
     split = split_by_class(category_codes(label, labels), groups, config, seed)
     classes = Column.categorical(label.name, [label.categories[index] for index in split.classes])
+    if ALL in classes.categories:
+        raise DataError(
+            f"the label column {label.name!r} has a private class named {ALL!r}, the name of all classes together in "
+            "results.json; rename the class"
+        )
 
     offered = [
         column

@@ -23,7 +23,8 @@ class TaskConfig(Section, section="task"):
         test_fraction: share of the private rows held out.
         judge_fraction: share of the remaining private rows that train a second evaluation model and nothing else, so
             that it shares no row with the target.
-        validation_fraction: share of what is left after that for early stopping.
+        validation_fraction: share of what is left after that for the scores of the models, for permutation importance,
+            and to stop boosted trees.
         public_fraction: share of the rows that are public where the split is ``in_distribution``.
         min_frequency: a category becomes a column where at least this share of the rows has it and this share has not.
         group: column with the name of each row's group (patient); None: every row is a group of its own.

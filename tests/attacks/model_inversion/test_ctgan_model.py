@@ -18,6 +18,7 @@ from lightleak.core.released_model import ReleasedModel
 from lightleak.data.schema import TableSchema
 
 SMALL = {"iterations": 20, "batch_size": 20, "latent_dim": 12, "generator_dim": (16, 8), "discriminator_dim": (16,)}
+STARTED = {name: value for name, value in SMALL.items() if name not in ("latent_dim", "generator_dim")}
 DISCRETE = ["ward", "smoker"]
 
 
@@ -102,12 +103,13 @@ def test_conditions_on_the_label_are_kept(labeled: CTGAN, released: ReleasedMode
 
 def test_an_attack_starts_from_a_saved_ctgan(plain: CTGAN, released: ReleasedModel, tmp_path: Path) -> None:
     plain.save(tmp_path / "model.pkl")
-    attack = PLGMI(**SMALL, start_from=str(tmp_path / "model.pkl"))
+    attack = PLGMI(**STARTED, start_from=str(tmp_path / "model.pkl"))
     fitted = attack.fit(released, 1)
     assert attack.options()["start_from"] == str(tmp_path / "model.pkl")
-    assert "start_from" not in PLGMI().options()
+    assert not {"latent_dim", "generator_dim"} & set(attack.options())  # those of the CTGAN are used
+    assert "start_from" not in PLGMI().options() and PLGMI().options()["latent_dim"] == 256
     assert (fitted.gan.generator.latent_dim, len(fitted.gan.history)) == (6, 20)
-    same = PLGMI(**SMALL, start_from=plain).fit(released, 1)
+    same = PLGMI(**STARTED, start_from=plain).fit(released, 1)
     assert same.losses == fitted.losses != PLGMI(**SMALL).fit(released, 1).losses
     assert len(fitted.generate(torch.tensor([0, 1, 2]), 0).rows) == 3
 
@@ -133,7 +135,7 @@ def test_an_attacks_generator_is_loaded_and_sampled_by_ctgan(
     decoded = model._transformer.inverse_transform(model._apply_activate(theirs).detach().numpy())
     assert len(decoded) == 6
     assert len(model.sample(30, "diagnosis", "d1")) == 30
-    again = PLGMI(**SMALL, start_from=model)
+    again = PLGMI(**STARTED, start_from=model)
     transform = transform_of(model, released.public, schema)
     player = TabularGenerator(transform.segments, 3, 12, (16, 8))
     start_from(player, model, schema)
@@ -153,12 +155,15 @@ def test_columns_that_do_not_fit_are_named(released: ReleasedModel, change: dict
     frame = released.public.head(60).drop(columns=change.get("columns", []))
     discrete = [name for name in [*DISCRETE, change.get("discrete")] if name in frame]
     with pytest.raises(DataError, match=said):
-        PLGMI(**SMALL, start_from=fit_ctgan(frame, discrete)).check(released)
+        PLGMI(**STARTED, start_from=fit_ctgan(frame, discrete)).check(released)
 
 
 def test_what_cannot_be_started_from_or_saved_is_refused(released: ReleasedModel, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="start_from needs bridge 'exact'"):
         PLGMI(bridge="shared", start_from="model.pkl")
+    for given in ({"latent_dim": 256}, {"generator_dim": (16,)}):
+        with pytest.raises(UsageError, match=f"plgmi: {next(iter(given))} cannot be set with start_from"):
+            PLGMI(**given, start_from="model.pkl")
     with pytest.raises(UsageError, match=r"must be a file written by ctgan\.CTGAN\.save"):
         PLGMI(start_from=str(tmp_path / "none.pkl")).check(released)
     with pytest.raises(UsageError, match=r"must be a fitted ctgan\.CTGAN"):

@@ -57,6 +57,22 @@ def test_the_target_takes_the_rows_for_their_class(found: FittedPLGMI) -> None:
     assert float((logits.argmax(1) == LABELS).float().mean()) > 0.7  # a third by guessing
 
 
+def test_the_target_sees_large_numbers_as_they_are_decoded(released: ReleasedModel) -> None:
+    far = 1.7e9  # seconds of today's clock; float32 tells apart what is 128 of them apart
+    tensors = {name: value.clone() for name, value in released.encoder_tensors.items()}
+    for name in ("shift", "lower", "upper"):
+        tensors[name][0] += far
+    public = released.public.assign(glucose=released.public["glucose"] + far)
+    found = fitted(replace(released, encoder_tensors=tensors, public=public), iterations=5)
+    z = found.problem.draw(len(LABELS), torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        sample = found._generator(z, LABELS)
+        seen = found.problem.inputs(z, LABELS)
+    decoded = found.target.encoder.encode(found.transform.decode(sample[:, : found.transform.width]))
+    at = found.target.encoder.numerical_positions
+    torch.testing.assert_close(seen[:, at], decoded[:, at])
+
+
 def test_the_same_seed_gives_the_same_rows_and_another_others(found: FittedPLGMI) -> None:
     first, second, other = (found.generate(LABELS, seed=seed).rows for seed in (5, 5, 6))
     assert first.equals(second) and not first.equals(other)

@@ -17,6 +17,7 @@ from lightleak.attacks.model_inversion.critic import Critic
 from lightleak.attacks.model_inversion.gan_config import GANConfig
 from lightleak.attacks.model_inversion.generator import ConditionalGenerator
 from lightleak.attacks.model_inversion.inversion_loss import max_margin
+from lightleak.attacks.model_inversion.released import TargetOfSample
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed
 from lightleak.targets.split.ranks import mean_gradients, summed
@@ -140,7 +141,10 @@ class ConditionalGAN(lightning.LightningModule):
         sampler, classify = self._given
         sampler.to(self.device)
         if classify is not None:
-            classify.to(device=self.device, dtype=self.history.dtype)
+            classify.to(self.device)
+            # A bridge keeps its float64 statistics: large numbers in float32 are not those that it decodes.
+            network = classify.network if isinstance(classify, TargetOfSample) else classify
+            network.to(dtype=self.history.dtype)
         if self.config.batch_size % (self.config.pac * self._ranks):
             raise UsageError(
                 f"batch_size must be a multiple of pac x ranks ({self.config.pac} x {self._ranks}), "

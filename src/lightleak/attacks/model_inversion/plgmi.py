@@ -37,6 +37,9 @@ from lightleak.core.threat_model import Threat
 BridgeKind = Literal["exact", "shared"]
 
 
+WIDTHS = ("latent_dim", "generator_dim")
+"""Settings that a CTGAN to start from brings with it."""
+
 TITLES = {
     "plgmi": "PLG-MI",
     "plgmi_black_box": "PLG-MI, black box",
@@ -84,7 +87,8 @@ class PLGMI(InversionAttack):
             augmentation: settings of `AugmentationConfig`, for the gradient search.
             trainer: further arguments of ``lightning.Trainer``.
             start_from: a fitted ``ctgan.CTGAN``, or a file that it was saved to, whose transform, widths and weights
-                the generator starts with (bridge ``exact`` only). The file is a pickle: reading it runs the code in it.
+                the generator starts with (bridge ``exact`` only, without ``latent_dim`` and ``generator_dim``). The
+                file is a pickle: reading it runs the code in it.
             **gan: settings of `GANConfig`.
 
         Raises:
@@ -98,6 +102,8 @@ class PLGMI(InversionAttack):
         self.categories, self.numbers = categories, numbers
         if start_from is not None and bridge == "shared":
             raise UsageError(f"{name}: start_from needs bridge 'exact', as a CTGAN has a transform of its own")
+        if start_from is not None and (given := [one for one in WIDTHS if one in gan]):
+            raise UsageError(f"{name}: {' and '.join(given)} cannot be set with start_from, whose CTGAN has its own")
         self.start_from = start_from
         self.gan = GANConfig.read(gan, name)
         self.pseudo_labels = PseudoLabelConfig.read(pseudo_labels, f"{name}: pseudo_labels")
@@ -172,12 +178,13 @@ class PLGMI(InversionAttack):
         )
 
     def options(self) -> dict[str, Any]:
-        """See `InversionAttack.options`."""
+        """See `InversionAttack.options`; the widths of a CTGAN that it starts from are those of that file."""
+        own = WIDTHS if self.start_from is not None else ()
         return {
             "bridge": self.bridge,
             "categories": self.categories,
             "numbers": self.numbers,
-            **self.gan.to_dict(),
+            **{name: value for name, value in self.gan.to_dict().items() if name not in own},
             "pseudo_labels": self.pseudo_labels.to_dict(),
             "gradient": self.searches.gradient.to_dict(),
             "tpe": self.searches.tpe.to_dict(),

@@ -110,7 +110,7 @@ def _answers(scenarios: Sequence[Scenario]) -> dict[str, str]:
         "baseline": recognized if scenario.reference else "",
         "control": nearer,
         "attempts": f"{fmt.counted(main.n_trainings, 'training')}, {fmt.counted(len(main.evaluations), 'evaluation')}; "
-        "95% intervals over trainings",
+        + ("95% intervals over trainings" if main.n_trainings > 1 else "no interval"),
         "behind": "All training records: the model is the only thing that is released",
         "utility": "No defense was tried",
     }

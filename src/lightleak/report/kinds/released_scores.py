@@ -39,7 +39,7 @@ Outcome = Literal["more", "less", "chance", "one training", "unknown"]
 
 @dataclass(frozen=True)
 class Measure:
-    """One measure of an attack, compared with as many public rows that the released model sorted into the same classes.
+    """One measure of an attack, compared with as many draws of public rows that the model sorted into the same classes.
 
     Attributes:
         name: one of `lightleak.metrics.inversion.score.MEASURES`.
@@ -197,6 +197,13 @@ class Attack(Group[ReleasedRow]):
     def having(self, outcome: Outcome) -> tuple[Measure, ...]:
         """The measures with this outcome."""
         return tuple(one for one in self.measures if one.outcome == outcome)
+
+    @property
+    def repeats_public(self) -> bool:
+        """Whether more rows of a class were made than public ones were kept, so that those were drawn repeatedly."""
+        made = {row.class_name: row.samples or 0 for row in self.rows}
+        kept = [one for entry in self.entries for one in entry.pseudo_labels]
+        return any(made.get(one.class_name, 0) > one.used for one in kept if one.used)
 
     @cached_property
     def memory(self) -> Memorization:

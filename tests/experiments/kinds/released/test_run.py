@@ -215,6 +215,9 @@ def test_trees_are_attacked_without_gradients(
     rows = run_audit(config, tmp_path / "trees", [], SILENT)["rows"]
     assert {row["latent_search"] for row in rows} == set(searches)
     assert {row["samples"] for row in rows if row["latent_search"] != "random" and row["class"] == "all"} == {6}
+    searched = replace(config, samples=replace(config.samples, searches=("random", "gradient")))
+    with pytest.raises(UnsupportedError, match=r"holds gradient, which attacks\.plgmi_black_box cannot take"):
+        attack_captures(searched, tmp_path / "trees" / "captures", tmp_path / "attacked", [], SILENT)
 
 
 @pytest.mark.parametrize(
@@ -224,6 +227,7 @@ def test_trees_are_attacked_without_gradients(
         ({"attacks": {"plgmi": {"iteration": 3}}}, "attacks.plgmi.*iteration"),
         ({"samples__searches": ["best"]}, "samples.searches"),
         ({"training__batch_size": 100_000}, "training.batch_size must be at most"),
+        ({"data__encoding": "quantile"}, r"data\.encoding 'quantile' would release every number"),
         ({"task__private_classes": 1}, "task.private_classes"),
         ({"evaluation_model__network": "gandolf"}, "unknown network"),
         ({"training__patience": 0}, "training.patience"),
@@ -447,6 +451,22 @@ def test_the_summary_on_the_terminal_stands_beside_public_rows(
     assert line[2] == f"{100 * group['attack_accuracy']['mean']:.1f}"
     assert line[3] == f"{100 * group['over_public_attack_accuracy']['mean']:+.1f}"
     assert line[-1] == "1"  # two evaluations of one training
+
+
+def test_the_summary_on_the_terminal_gives_means_of_the_rows_that_have_a_value(
+    done: tuple[Path, dict[str, Any]],
+) -> None:
+    rows = [row for row in done[1]["rows"] if row["class"] == "all"]
+    own = next(row for row in rows if row["latent_search"] == "random")
+    searched = next(row for row in rows if row["latent_search"] == "gradient")
+    assert "public_condition_accuracy" not in searched
+    mixed = [
+        searched | {"real_rows_accuracy": 0.2, "disjoint_real_rows_accuracy": None},
+        own | {"real_rows_accuracy": 0.6, "disjoint_real_rows_accuracy": 0.3, "public_condition_accuracy": 0.9},
+    ]
+    for of, figures in ((mixed, ("40.0%", "30.0%", "90.0%")), ([searched], ("-% when trained on public rows",))):
+        ((said,),) = (table.said for table in released_tables(done[1] | {"rows": of}))
+        assert all(figure in said for figure in figures)
 
 
 def test_evaluations_differ(done: tuple[Path, dict[str, Any]]) -> None:

@@ -31,7 +31,7 @@ def test_a_full_run_shows_every_section(make_released, page_of) -> None:
         "could make up records of its 20 groups",
         "by 4 of 4 measures; that the model gives away what its groups look like would take all 5",
         "Taken for it by a second judge",
-        "Condition learned",
+        "“Condition learned”: how often a classifier that learned from the made-up rows names the class of public rows",
         "Released model MLP 2048-1024-512-256",
         "91.2% on training rows, 33.4% on held-out ones, after 29 epochs",
         "Public rows of the attacker 37,208",

@@ -14,7 +14,7 @@ from lightleak.metrics.inversion.score import MEASURES
 from lightleak.report.blocks import Page, Table
 from lightleak.report.kinds import released
 from lightleak.report.kinds.released import summary_section
-from lightleak.report.kinds.released_entries import Entry, Memorization
+from lightleak.report.kinds.released_entries import Entry, Memorization, PseudoLabel
 from lightleak.report.kinds.released_groups import compare
 from lightleak.report.kinds.released_scores import COUNT, Attack
 from lightleak.report.page import render
@@ -131,6 +131,15 @@ def test_one_measure_that_does_not_say_so_is_enough(name: str, gains: Any) -> No
     found = made(beside(dict.fromkeys(MEASURES, MORE) | {name: gains}))
     assert GIVES_AWAY not in found
     assert f"by 4 of {5 - (gains is None)} measures" in found and "would take all 5" in found
+
+
+@pytest.mark.parametrize(("kept", "is_repeated"), [(50, False), (30, True)])
+def test_repeated_public_records_are_pointed_out(kept: int, is_repeated: bool) -> None:
+    measured = beside(dict.fromkeys(MEASURES, MORE))
+    per_class = [row | {"class": "a", "samples": 50} for row in rows("plgmi", 0.8, 0.82, 0.84)]
+    sorted_rows = (PseudoLabel("a", 80.0, float(kept)), PseudoLabel("b", 3.0, 0.0, "too few"))
+    found = made(measured, per_class, PUBLIC, entries=(replace(entry("plgmi"), pseudo_labels=sorted_rows),))
+    assert GIVES_AWAY in found and ("so they are repeated: 2 of the measures" in found) is is_repeated
 
 
 @pytest.mark.parametrize("real", [0.4, None])
@@ -253,15 +262,24 @@ def test_it_is_free_of_jargon() -> None:
     assert [word for word in JARGON if word.lower() in plain.lower()] == []
 
 
+def checklist(*found: dict[str, Any]) -> str:
+    """What the section of questions says."""
+    page = released.page([Run("run", Path("."), "released-model", tuple(map(row_of, found)))], False)
+    (section,) = (one for one in page.sections if one and one.id == "tested")
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", render(Page("", "", [section])))).split())
+
+
+def test_the_checklist_states_intervals_only_where_there_are_several_trainings() -> None:
+    said = checklist(*PLGMI[:1], *PUBLIC[:1])
+    assert "1 training, 1 evaluation; no interval" in said and "95% intervals over trainings" not in said
+
+
 def test_the_checklist_says_what_made_up_records_show_and_that_they_are_nobodys() -> None:
     some = rows("plgmi", 0.8, 0.82, 0.84, exact_match_rate=0.01)
     per_class = [
         row | {"class": name, "attack_accuracy": value} for row in some for name, value in (("a", 0.9), ("b", 0.7))
     ]
-    found = tuple(row_of(row) for row in (*some, *per_class, *PUBLIC))
-    page = released.page([Run("run", Path("."), "released-model", found)], False)
-    (section,) = (one for one in page.sections if one and one.id == "tested")
-    said = " ".join(unescape(re.sub(r"<[^>]+>", " ", render(Page("", "", [section])))).split())
+    said = checklist(*some, *per_class, *PUBLIC)
     for part in (
         "Recognized as a record of the group it was made for: 82 of 100 (77.0 to 87.0) made-up records; of public",
         "Equal to a private record: 1 of 100",

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from lightleak.core.bounds import Section, bounded, one_of
+from lightleak.core.errors import UsageError
 from lightleak.data.encoder import Encoding
 from lightleak.data.task_config import TaskConfig
 from lightleak.experiments.config import TableSource, TargetConfig
@@ -18,10 +19,22 @@ class ReleasedDataConfig(TableSource):
     """The table, and how the target's input is encoded.
 
     Attributes:
-        encoding: how rows become the target's input; ``onehot`` by default.
+        encoding: how rows become the target's input; ``onehot`` by default. Its statistics are released with the model:
+            bounds of numbers (of all rows, private ones included, where no schema declares them) and their deviations
+            in the private training rows; with ``onehot`` also their means, with ``standardized`` those of categories
+            too. ``quantile`` is refused: it would release every private number.
     """
 
     encoding: Encoding = "onehot"
+
+    def check(self) -> None:
+        """Check as `TableSource` does, and refuse an encoding that holds every private number."""
+        super().check()
+        if self.encoding == "quantile":
+            raise UsageError(
+                "data.encoding 'quantile' would release every number of the private training rows with the model; "
+                "choose onehot, standardized or minmax"
+            )
 
 
 @dataclass(frozen=True)

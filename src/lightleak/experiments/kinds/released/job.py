@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 from lightleak.attacks.model_inversion import INVERSION_ATTACKS, InversionAttack, Workplace
+from lightleak.attacks.model_inversion.released import rebuild
 from lightleak.core.class_samples import ClassSamples
 from lightleak.core.csv_text import csv_text
-from lightleak.core.errors import ObservationError, placed
+from lightleak.core.errors import ObservationError, UnsupportedError, placed
 from lightleak.core.records import to_json
 from lightleak.core.released_model import ReleasedModel
 from lightleak.core.seeds import derive_seed
@@ -222,19 +223,32 @@ def capture_packs(config: ReleasedConfig, root: Path) -> list[AttackPack]:
     """Every attack on every released model below ``root``, checked.
 
     Raises:
-        UsageError: no capture, an unknown attack, or a model an attack cannot serve.
+        UsageError: no capture or an unknown attack.
+        UnsupportedError: a model that an attack or a search cannot serve.
     """
     attacks = {label: attack_named(label, options) for label, options in config.attacks.items()}
     captures = named_captures(root)
     packs = []
     for name, path in captures.items():
         seen, _ = load_capture(path)
-        for attack in attacks.values():
+        white_box = rebuild(seen).white_box
+        for label, attack in attacks.items():
             attack.check(seen)
+            check_searches(config, label, attack, white_box)
         # Of several models each is a setting of its own.
         setting = f"{config.setting}, capture {name}" if len(captures) > 1 else ""
         packs += [AttackPack(config, config.seeds[0], label, path, name, setting) for label in attacks]
     return packs
+
+
+def check_searches(config: ReleasedConfig, label: str, attack: InversionAttack, white_box: bool) -> None:
+    """Raise `UnsupportedError` where the gradient search is asked of a model or an attack without gradients."""
+    gradient_search = attack.has_latent_space and "gradient" in config.samples.searches
+    if gradient_search and not (white_box and attack.opens_the_model):
+        raise UnsupportedError(
+            f"samples.searches holds gradient, which attacks.{label} cannot take: it sees the model's answers "
+            "alone; take random_best or tpe"
+        )
 
 
 def attack_named(label: str, options: Mapping[str, Any]) -> InversionAttack:

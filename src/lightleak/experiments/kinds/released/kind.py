@@ -22,6 +22,7 @@ from lightleak.experiments.kinds.released.job import (
     AttackPack,
     attack_named,
     capture_packs,
+    check_searches,
     observe,
     plan_attacks,
     plan_models,
@@ -113,12 +114,7 @@ def _check_attacks(config: ReleasedConfig) -> None:
                 f"attacks.{label} needs gradients of the target; {config.target.network!r} provides none. Use "
                 "plgmi_black_box"
             )
-        gradient_search = attack.has_latent_space and "gradient" in config.samples.searches
-        if gradient_search and not (white_box and attack.opens_the_model):
-            raise UnsupportedError(
-                f"samples.searches holds gradient, which attacks.{label} cannot take: it sees the model's answers "
-                "alone; take random_best or tpe"
-            )
+        check_searches(config, label, attack, white_box)
         if spread := sorted({"devices", "num_nodes", "strategy"} & set(attack.trainer)):
             raise UsageError(
                 f"attacks.{label}.trainer cannot set {', '.join(spread)} in an audit, which runs attacks side by side; "

@@ -1,4 +1,4 @@
-"""Public pseudo-labeled rows that every figure of an attack is compared with: as many, of the same classes."""
+"""Public pseudo-labeled rows that every figure of an attack is compared with: as many draws, of the same classes."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -66,7 +66,9 @@ class PublicReference:
     def measures(self, judge: Judge, labels: Tensor, seed: int) -> dict[str, float | None]:
         """The measures of as many public rows of the same classes, each under ``public_`` and its name.
 
-        Empty where an attack made rows for a class that these public rows lack.
+        Rows are drawn with replacement from those that are kept, so that measures which grow with the number of
+        different rows are lower than of as many different rows. Empty where an attack made rows for a class that these
+        public rows lack.
         """
         if not set(labels.unique().tolist()) <= set(self.rows.classes):
             return {}

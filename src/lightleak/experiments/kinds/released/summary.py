@@ -1,6 +1,7 @@
 """The table on the terminal after an audit of a released model."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from lightleak.core.results import ALL
@@ -16,16 +17,18 @@ def released_tables(results: Mapping[str, Any]) -> Iterator[Lines]:
     groups = [group for group in results["summary"] if group.get("class") == ALL]
     if not groups:
         return
-    row = next(row for row in results["rows"] if row["class"] == ALL)
+    rows = [row for row in results["rows"] if row["class"] == ALL]
+    row = rows[0]
     said = [
         f"dataset {row['dataset']}, target {row['target']}, setting {row['setting']}",
         f"{row['evaluation'] or 'nobody'} judges; trained on the target's rows it is right on "
-        f"{percent(row['real_rows_accuracy'])}% of held-out private rows, trained on others on "
-        f"{percent(row['disjoint_real_rows_accuracy'])}%",
+        f"{percent(_mean(rows, 'real_rows_accuracy'))}% of held-out private rows, trained on others on "
+        f"{percent(_mean(rows, 'disjoint_real_rows_accuracy'))}%",
         "acc: % of rows taken for their class; then differences to as many public rows that the target sorted into "
-        "the classes: accuracy under both judges, class shapes, distinct nearest rows, nearness to training rows",
+        "the classes, repeated where fewer were kept: accuracy under both judges, class shapes, distinct nearest rows, "
+        "nearness to training rows",
         "cond: % of public rows classified correctly by a classifier trained on the reconstructed rows "
-        f"({percent(row['public_condition_accuracy'])}% when trained on public rows); n: trainings",
+        f"({percent(_mean(rows, 'public_condition_accuracy'))}% when trained on public rows); n: trainings",
     ]
     columns = [
         Column("attack", is_number=False, most=18),
@@ -44,6 +47,12 @@ def _cells(group: Mapping[str, Any]) -> list[str]:
         percent(mean_of(group, "condition_accuracy")),
         str((group.get("inversion_loss") or {}).get("n", 0)),
     ]
+
+
+def _mean(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    """Mean over the rows that have the value; a latent search that makes few rows has no condition accuracy."""
+    known = [value for row in rows if (value := row.get(name)) is not None]
+    return fmean(known) if known else None
 
 
 def _signed(name: str, value: float | None) -> str:
