@@ -82,6 +82,11 @@ class OneLogitOfColumns(OneLogit):
         return nn.functional.binary_cross_entropy_with_logits(self.model(batch[0]), batch[1])
 
 
+class LossOfOneElement(Wrapped):
+    def training_step(self, batch: Any, index: int) -> Tensor:
+        return super().training_step(batch, index).reshape(1)
+
+
 class InDictionaries(Wrapped):
     def training_step(self, batch: Any, index: int) -> Tensor:
         return super().training_step((batch["x"], batch["y"]), index)
@@ -165,6 +170,12 @@ def test_any_project_is_watched_and_trains_as_without(
     assert float(trainer.callback_metrics[NAME]) == pytest.approx(results["rows"][1]["cell_accuracy"])
     assert (tmp_path / "run" / "report.html").is_file()
     assert (tmp_path / "run").stat().st_mode & 0o077 == 0
+
+
+def test_a_loss_of_shape_1_is_served(fit: Fit, encoder: TableEncoder) -> None:
+    watch = LeakageCallback(encoder, QUICK)
+    fit(LossOfOneElement, watch)
+    assert len(watch.captured) == 2
 
 
 def test_exact_inversion_proves_rows_of_a_chain_in_the_lightning_module(fit: Fit, encoder: TableEncoder) -> None:
