@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import GradientAccumulationScheduler, ModelCheckpoint
 from lightning.pytorch.plugins import MixedPrecision
 from torch import Tensor
 from torch.utils.data import TensorDataset
@@ -227,6 +227,15 @@ def test_only_what_is_shared_is_sent(encoder: TableEncoder, train: Train) -> Non
     assert torch.equal(update.labels, most.captured[0].truth.labels)
     assert Marginals.from_dict(update.marginals) == marginals
     assert sorted(update.batch_statistics) == ["norms.0.mean", "norms.0.var", "norms.1.mean", "norms.1.var"]
+
+
+def test_accumulated_steps_of_a_schedule_share_no_statistics(encoder: TableEncoder, train: Train) -> None:
+    callback = capture(encoder, share_statistics=True)
+    train([callback, GradientAccumulationScheduler({0: 1, 1: 2})], HARD)
+    assert [(c.update.facts.n_rows, bool(c.update.batch_statistics)) for c in callback.captured] == [
+        (8, True),
+        (16, False),
+    ]
 
 
 def test_truth_is_the_union_of_the_micro_batches(encoder: TableEncoder, train: Train, rows: TensorDataset) -> None:

@@ -297,7 +297,8 @@ class GradientCapture(lightning.Callback):
                 buffers=recorder.buffers if self.share_buffers else {},
                 labels=labels if self.share_labels else None,
                 marginals=None if self.marginals is None else self.marginals.to_dict(),
-                batch_statistics=recorder.statistics,
+                # Those of accumulated micro-batches are not of the step's whole batch.
+                batch_statistics=recorder.statistics if len(recorder.sizes) == 1 else {},
             )
         except ObservationError as error:
             self._drop(str(error))
