@@ -218,6 +218,14 @@ def soft(layout, n_classes):
 """
 
 
+def test_a_frozen_layer_is_refused_before_any_work(audit: Audit, data: PreparedTable, tmp_path: Path) -> None:
+    network = chain(data.width, data.n_classes)
+    network[0].requires_grad_(False)
+    with pytest.raises(UsageError, match=r"must be trained to be captured; frozen: \['0.weight', '0.bias'\]"):
+        audit(network)
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
