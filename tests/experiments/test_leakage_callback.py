@@ -178,6 +178,13 @@ def test_a_loss_of_shape_1_is_served(fit: Fit, encoder: TableEncoder) -> None:
     assert len(watch.captured) == 2
 
 
+def test_two_callbacks_with_other_attacks_watch_one_training(fit: Fit, encoder: TableEncoder) -> None:
+    watches = [LeakageCallback(encoder, attack) for attack in ("random", QUICK, {"inverting_gradients": {"steps": 6}})]
+    trainer = fit(Wrapped, *watches, epochs=1)
+    assert len({watch.state_key for watch in watches}) == 3
+    assert NAME in trainer.callback_metrics and all(len(watch.captured) == 1 for watch in watches)
+
+
 def test_exact_inversion_proves_rows_of_a_chain_in_the_lightning_module(fit: Fit, encoder: TableEncoder) -> None:
     watch = LeakageCallback(encoder, "exact", max_captures=1)
     trainer = fit(Chain, watch, epochs=1)
