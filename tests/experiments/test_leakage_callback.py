@@ -185,6 +185,22 @@ def test_two_callbacks_with_other_attacks_watch_one_training(fit: Fit, encoder: 
     assert NAME in trainer.callback_metrics and all(len(watch.captured) == 1 for watch in watches)
 
 
+class Stops(Wrapped):
+    def on_train_epoch_end(self) -> None:
+        if self.current_epoch == 1:
+            raise ValueError("stop")
+
+
+def test_a_report_is_on_one_training_after_an_interrupted_one(fit: Fit, encoder: TableEncoder, tmp_path: Path) -> None:
+    watch = LeakageCallback(encoder, QUICK, output=tmp_path / "run")
+    with pytest.raises(ValueError, match="stop"):
+        fit(Stops, watch, epochs=3)
+    trainer = fit(Smooth, watch, epochs=1)
+    assert len(watch.captured) == len(watch.monitors[0].found) == 1
+    (row,) = json.loads((tmp_path / "run" / "results.json").read_text())["rows"]
+    assert row["cell_accuracy"] == pytest.approx(float(trainer.callback_metrics[NAME]))
+
+
 def test_exact_inversion_proves_rows_of_a_chain_in_the_lightning_module(fit: Fit, encoder: TableEncoder) -> None:
     watch = LeakageCallback(encoder, "exact", max_captures=1)
     trainer = fit(Chain, watch, epochs=1)

@@ -52,7 +52,7 @@ class GradientCapture(lightning.Callback):
     scaler skipped); training continues.
 
     Attributes:
-        captured: the captures of this process in order, where ``keep`` asks for them.
+        captured: the captures of this process in the present or last training, in order, where ``keep`` asks for them.
     """
 
     def __init__(
@@ -128,12 +128,13 @@ class GradientCapture(lightning.Callback):
         self._taken_in_epoch = state_dict["taken_in_epoch"]
 
     def setup(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:
-        """Count from 0, and check that this module and Trainer are supported; a checkpoint's count comes afterwards.
+        """Begin anew, and check that this module and Trainer are supported; a checkpoint's count comes afterwards.
 
         Raises:
             UsageError: see `lightleak.callbacks.capture_support`.
         """
         if stage == "fit":
+            self.captured = []
             self._taken, self._told_full = 0, False
             self._epoch, self._taken_in_epoch, self._epoch_in_order = -1, 0, -1
             self._network, self._spec = self._describe(pl_module)

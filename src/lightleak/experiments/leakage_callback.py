@@ -136,7 +136,7 @@ class LeakageCallback(ModuleCapture):
             raise UsageError(f"{self.output} holds the report of an earlier training; choose another folder")
         self._checked = False
         for monitor in self.monitors:
-            monitor.trouble = None
+            monitor.reset()
 
     @property
     def people(self) -> pd.DataFrame:
