@@ -201,6 +201,30 @@ def test_a_report_is_on_one_training_after_an_interrupted_one(fit: Fit, encoder:
     assert row["cell_accuracy"] == pytest.approx(float(trainer.callback_metrics[NAME]))
 
 
+class CallsForward(Project):
+    def training_step(self, batch: Any, index: int) -> Tensor:
+        return self.loss(self.forward(batch[0]), batch[1])
+
+
+def test_a_network_that_is_not_called_is_told_once_and_at_the_end(fit: Fit, encoder: TableEncoder) -> None:
+    watch = LeakageCallback(encoder, QUICK)
+    first, end = told(fit, watch, CallsForward, epochs=2)
+    assert "step 0 was not captured: its training step did not run the network" in first and "call self(x)" in first
+    assert "no step of this training was captured" in end and "network=..." in end
+    assert not watch.captured
+
+
+def test_rows_that_make_no_full_batch_are_told_at_the_end(
+    fit: Fit, encoder: TableEncoder, rows: tuple[Tensor, Tensor]
+) -> None:
+    data = TensorDataset(rows[0][:7], rows[1][:7])
+    with pytest.warns(UserWarning, match=r"no step .* was captured; .* not full: \[7\]; per_epoch=None takes it"):
+        fit(Wrapped, LeakageCallback(encoder, QUICK), epochs=1, data=data)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*captured")
+        fit(Wrapped, LeakageCallback(encoder, QUICK, per_epoch=None), epochs=1, data=data)
+
+
 def test_exact_inversion_proves_rows_of_a_chain_in_the_lightning_module(fit: Fit, encoder: TableEncoder) -> None:
     watch = LeakageCallback(encoder, "exact", max_captures=1)
     trainer = fit(Chain, watch, epochs=1)

@@ -34,6 +34,12 @@ from lightleak.targets.spec import NetworkSpec
 NamedTensors = Mapping[str, Tensor]
 
 
+BYPASSED = (
+    "its training step did not run the network as a module: call self(x) or self.network(x), not forward or layers of "
+    "it, or give LeakageCallback the module that is called, as network=..."
+)
+
+
 class GradientCapture(lightning.Callback):
     """Records chosen optimizer steps as `ClientUpdate` and truth; training stays bit-identical.
 
@@ -48,7 +54,8 @@ class GradientCapture(lightning.Callback):
 
     Only full steps are recorded: every micro-batch there, of the batch size of the data loader or of its sampler. Where
     whole epochs are captured, and where a step is chosen by number, it is recorded with a smaller last micro-batch too,
-    or left out with a warning. So is what cannot be recorded (a gradient that overflowed, a step that the gradient
+    or left out with a warning. A step that did not call the network is warned about once, and a training without any
+    capture at its end. So is what cannot be recorded (a gradient that overflowed, a step that the gradient
     scaler skipped); training continues.
 
     Attributes:
@@ -109,7 +116,8 @@ class GradientCapture(lightning.Callback):
         self._called: nn.Module | None = None
         self._spec: NetworkSpec
         self._recorder: StepRecorder | None = None
-        self._stepping, self._told_full, self._step = False, False, 0
+        self._stepping, self._told_full, self._told_bypassed, self._step = False, False, False, 0
+        self._passed_over: str | None = None  # why the last step was that was dropped without a warning
         self._handles: list[Any] = []
 
     @property
@@ -135,7 +143,7 @@ class GradientCapture(lightning.Callback):
         """
         if stage == "fit":
             self.captured = []
-            self._taken, self._told_full = 0, False
+            self._taken, self._told_full, self._told_bypassed, self._passed_over = 0, False, False, None
             self._epoch, self._taken_in_epoch, self._epoch_in_order = -1, 0, -1
             self._network, self._spec = self._describe(pl_module)
             check_trainer(trainer, pl_module, self.at)
@@ -197,7 +205,11 @@ class GradientCapture(lightning.Callback):
             return
         trouble = self._trouble(trainer, self._recorder)
         if trouble is not None:
-            self._drop(trouble if self.schedule.takes_partial(self._step) else None)
+            is_first = trouble == BYPASSED and not self._told_bypassed
+            self._told_bypassed |= is_first
+            is_told = is_first or self.schedule.takes_partial(self._step)
+            self._passed_over = self._passed_over if is_told else trouble
+            self._drop(trouble if is_told else None)
         elif self.at == "raw":
             self._take(trainer, pl_module, self._recorder.gradient(mixed_precision(trainer)[1]))
         else:
@@ -211,8 +223,11 @@ class GradientCapture(lightning.Callback):
             self._drop("the optimizer made no step (an overflowed gradient, or a training step without loss)")
 
     def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """Remove every hook."""
+        """Remove every hook; warn where nothing was captured and no other warning says why."""
         self._release()
+        if not self._taken and self._passed_over is not None:
+            reason = f"reason for the last one: {self._passed_over}"
+            warnings.warn(f"no step of this training was captured; {reason}", stacklevel=2)
 
     def on_exception(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, exception: BaseException
@@ -254,12 +269,16 @@ class GradientCapture(lightning.Callback):
         sizes, expected = recorder.sizes, trainer.accumulate_grad_batches
         if len(sizes) != expected:
             return f"it has {len(sizes)} of {expected} micro-batches"
+        if recorder.armed:
+            return "its training step returned no loss"
         if not recorder.complete:
-            return "its training step did not run the network"
+            return BYPASSED
         if len({*sizes[:-1]}) > 1 or sizes[-1] > sizes[0]:
             return f"its micro-batches have unequal sizes {sizes}"
         full = sizes[-1] == (_batch_size(trainer.train_dataloader) or sizes[0])
-        return None if full or self.schedule.takes_partial(self._step) else f"its batch is not full: {sizes}"
+        if full or self.schedule.takes_partial(self._step):
+            return None
+        return f"its batch is not full: {sizes}; per_epoch=None takes it too"
 
     def _take_from_grad(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Record what lies in ``.grad``, if a wanted step is under way."""

@@ -118,6 +118,8 @@ class ModuleCapture(GradientCapture):
 
     def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Remove every hook and report how many steps were left out."""
+        if self.left_out:
+            self._passed_over = None  # the first warning gave a reason
         super().on_train_end(trainer, pl_module)
         if self.left_out:
             warnings.warn(left_out_words(self.left_out, self.tried), stacklevel=2)
