@@ -142,6 +142,26 @@ def test_raw_and_clipped_are_before_and_after_the_clipping(encoder: TableEncoder
         torch.testing.assert_close(one / one.norm(), other / other.norm())
 
 
+class NesterovClassifier(TabularClassifier):
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9, nesterov=True, foreach=True)
+
+
+@pytest.mark.parametrize("precision", ["32", "16-mixed"])
+def test_clipped_is_read_before_the_optimizer_writes_into_the_gradient(
+    encoder: TableEncoder, train: Train, precision: str
+) -> None:
+    callback = capture(encoder, epochs=(), steps=range(4), at="clipped")
+    more = {"gradient_clip_val": 0.05} | PRECISIONS[precision]()
+    model = train(callback, module=NesterovClassifier, **more)
+    assert len(callback.captured) == 4
+    for taken in callback.captured:
+        assert torch.cat([g.flatten() for g in taken.update.update.values()]).norm() == pytest.approx(0.05, rel=1e-3)
+        assert require_replay(taken.update, taken.truth) <= 1e-6
+    more = {"gradient_clip_val": 0.05} | PRECISIONS[precision]()
+    assert same_weights(model, train(None, module=NesterovClassifier, **more))
+
+
 class NoisyOptimizer(torch.optim.Optimizer):
     """Clips and noises inside its step and then calls the optimizer it wraps, as opacus' DPOptimizer does."""
 

@@ -157,10 +157,23 @@ class GradientCapture(lightning.Callback):
         def take(*_: Any) -> None:
             self._take_from_grad(trainer, pl_module)
 
-        # Without a gradient scaler Lightning clips inside optimizer.step, so clipped gradients are read right after it,
-        # while .grad still holds them; a wrapping optimizer has done its part when it calls the one it wraps.
+        def take_after_closure(_: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            closure = kwargs.get("closure")
+            if closure is None:
+                return take()
+
+            def closed() -> Any:
+                loss = closure()
+                take()
+                return loss
+
+            return args, {**kwargs, "closure": closed}
+
+        # Without a gradient scaler Lightning clips in the closure of optimizer.step, with one before the step. After it
+        # .grad may hold something else, such as Nesterov's direction. A wrapping optimizer has done its part when it
+        # calls the one it wraps.
         if self.at == "clipped":
-            self._handles.append(optimizer.register_step_post_hook(take))
+            self._handles.append(optimizer.register_step_pre_hook(take_after_closure))
         elif self.at == "noised":
             self._handles.append(innermost(optimizer).register_step_pre_hook(take))
 
