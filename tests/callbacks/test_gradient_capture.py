@@ -19,6 +19,7 @@ from torch.utils.data import TensorDataset
 
 from lightleak.callbacks.capture_store import Capture, list_captures
 from lightleak.callbacks.gradient_capture import GradientCapture
+from lightleak.core.errors import UsageError
 from lightleak.data.datamodule import BatchSampler, batch_loader
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
@@ -450,6 +451,18 @@ def test_captures_are_written_as_they_are_held(encoder: TableEncoder, train: Tra
         loaded = Capture.load(folder)
         assert all(torch.equal(loaded.update.update[n], v) for n, v in taken.update.update.items())
         assert require_replay(loaded.update, loaded.truth) == 0.0
+
+
+def test_a_folder_with_captures_is_refused_unless_resumed(encoder: TableEncoder, train: Train, tmp_path: Path) -> None:
+    root, keep = tmp_path / "captures", ModelCheckpoint(tmp_path, save_last=True)
+    train([capture(encoder, root=root), keep], enable_checkpointing=True, max_epochs=1)
+    with pytest.raises(UsageError, match=r"captures' holds captures of an earlier training; choose another folder"):
+        train(capture(encoder, root=root))
+    assert len(list_captures(root)) == 1
+    train(capture(encoder, root=root), ckpt_path=str(tmp_path / "last.ckpt"))
+    assert len(list_captures(root)) == 2
+    train(capture(encoder, root=root, overwrite=True))
+    assert len(list_captures(root)) == 2
 
 
 def test_nothing_is_kept_in_memory_unless_asked(encoder: TableEncoder, train: Train, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lightleak.callbacks.capture_schedule import CaptureSchedule
-from lightleak.callbacks.capture_store import Capture, destination
+from lightleak.callbacks.capture_store import Capture, destination, list_captures
 from lightleak.callbacks.capture_support import (
     check_optimizer,
     check_statistics,
@@ -77,6 +77,7 @@ class GradientCapture(lightning.Callback):
         steps: Collection[int] = (),
         at: GradientState = "raw",
         max_captures: int = 100,
+        overwrite: bool = False,
     ) -> None:
         """Choose what is recorded and what it shares.
 
@@ -93,6 +94,8 @@ class GradientCapture(lightning.Callback):
             steps: see `CaptureSchedule`.
             at: the point of the gradient.
             max_captures: see `CaptureSchedule`; bounds memory and disk.
+            overwrite: ``root`` may hold captures as a training begins, and keeps those of other steps. Left out, they
+                are refused unless the training resumes from a checkpoint.
 
         Raises:
             UsageError: settings that cannot work together, or an encoder that is not fitted.
@@ -106,7 +109,7 @@ class GradientCapture(lightning.Callback):
         self.encoder = encoder
         self.share_labels, self.share_statistics, self.share_buffers = share_labels, share_statistics, share_buffers
         self.marginals = marginals
-        self.keep, self.at = keep, at
+        self.keep, self.at, self.overwrite = keep, at, overwrite
         self.captured: list[Capture] = []
         facts, tensors = encoder.to_state()
         self._encoder_state = facts, {name: tensor.cpu().clone() for name, tensor in tensors.items()}
@@ -150,7 +153,14 @@ class GradientCapture(lightning.Callback):
             check_statistics(trainer, self._network, self.share_statistics)
 
     def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """Check the optimizer, and set the hook at the point where its gradient is final."""
+        """Check optimizer and folder, and set the hook at the point where the gradient is final.
+
+        Raises:
+            UsageError: an optimizer without such a gradient, or a folder with captures of an earlier training.
+        """
+        is_written = self.root is not None and self.root.is_dir() and bool(list_captures(self.root))
+        if is_written and not self.overwrite and not trainer.global_step:  # resumed, it is above 0
+            raise UsageError(f"root {str(self.root)!r} holds captures of an earlier training; choose another folder")
         optimizer = trainer.optimizers[0]
         check_optimizer(optimizer, self.at, loss_scaled=getattr(trainer.precision_plugin, "scaler", None) is not None)
 
