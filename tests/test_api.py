@@ -107,6 +107,21 @@ def test_the_weights_of_the_module_are_what_is_attacked(audit: Audit, data: Prep
     assert (dead.rows["certified_share"] == 0.0).all()
 
 
+def test_layers_in_eval_mode_within_a_training_module_stay_in_it(
+    audit: Audit, data: PreparedTable, tmp_path: Path
+) -> None:
+    """Frozen BatchNorm does not mix rows, which are then as exposed as without it."""
+    torch.manual_seed(1)
+    network = nn.Sequential(nn.Linear(data.width, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Linear(64, 2))
+    network[1].eval()
+    captured = {"capture.epochs": [0], "capture.per_epoch": 1}
+    found = audit(network, attacks=["exact"], batch_size=2, epochs=1, settings=captured)
+    assert set(found.rows["source"]) == {"given", "training"} and (found.rows["certified_share"] == 1.0).all()
+    assert network.training and not network[1].training
+    with pytest.raises(UnsupportedError, match="BatchNorm"):
+        audit(network.train(), attacks=["exact"], output=tmp_path / "all")
+
+
 def test_nothing_is_printed_and_loggers_stay_as_they_were(
     audit: Audit, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -216,6 +231,14 @@ def lazy(layout, n_classes):
 def soft(layout, n_classes):
     return nn.Sequential(nn.Linear(layout.width, n_classes), nn.Softmax(-1))
 """
+
+
+def test_a_frozen_layer_is_refused_before_any_work(audit: Audit, data: PreparedTable, tmp_path: Path) -> None:
+    network = chain(data.width, data.n_classes)
+    network[0].requires_grad_(False)
+    with pytest.raises(UsageError, match=r"must be trained to be captured; frozen: \['0.weight', '0.bias'\]"):
+        audit(network)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,9 @@ from lightleak.experiments.settings import read_settings, setting_key
 from lightleak.experiments.terminal import print_results
 from lightleak.experiments.unit import Observed
 from lightleak.report.build import FILE_NAME as REPORT_FILE
+from lightleak.targets.client_form import ClientForm
 from lightleak.targets.own import MEMORY, hand_over, is_own, trust_network
-from lightleak.targets.own_check import require_auditable
+from lightleak.targets.own_check import ROWS, require_auditable
 from lightleak.targets.single_logit import with_two_logits
 from lightleak.targets.spec import NETWORKS
 from lightleak.targets.trainer import quiet_lightning
@@ -200,7 +201,9 @@ def audit_model(
     Each of ``batches`` clients draws ``batch_size`` rows and sends the gradient of its mean cross-entropy at the
     weights that a module has when it is handed over; a network named by a string starts from random weights. With
     ``epochs`` a copy is also trained, and what it sends then is attacked as well. The module itself is not changed.
-    One with a single logit is attacked, and trained, as the network of two classes that it equals. Attacks that do not
+    One with a single logit is attacked, and trained, as the network of two classes that it equals. Clients train it in
+    train mode, whatever its mode; layers in eval mode within a module in train mode, such as frozen BatchNorm, stay in
+    eval mode. Attacks that do not
     apply to the network are left out and listed with the reason, in the result and in the report, unless none applies.
 
     Args:
@@ -399,7 +402,7 @@ def _network(model: Model, prepared: PreparedTable) -> tuple[str, str]:
     made = model if isinstance(model, nn.Module) else model(prepared.width, prepared.n_classes)
     if not isinstance(made, nn.Module):
         raise UsageError(f"{expected}, got {type(made).__name__}")
-    made, _ = with_two_logits(made, prepared.width)
+    made, _ = with_two_logits(ClientForm.of(made, None, prepared.encoder.spread_rows(ROWS)), prepared.width)
     require_auditable(made, prepared.encoder, prepared.n_classes)
     return hand_over(made), type(made).__name__
 

@@ -12,13 +12,14 @@ import pytest
 import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import GradientAccumulationScheduler, ModelCheckpoint
 from lightning.pytorch.plugins import MixedPrecision
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from lightleak.callbacks.capture_store import Capture, list_captures
 from lightleak.callbacks.gradient_capture import GradientCapture
+from lightleak.core.errors import UsageError
 from lightleak.data.datamodule import BatchSampler, batch_loader
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
@@ -142,6 +143,26 @@ def test_raw_and_clipped_are_before_and_after_the_clipping(encoder: TableEncoder
         torch.testing.assert_close(one / one.norm(), other / other.norm())
 
 
+class NesterovClassifier(TabularClassifier):
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9, nesterov=True, foreach=True)
+
+
+@pytest.mark.parametrize("precision", ["32", "16-mixed"])
+def test_clipped_is_read_before_the_optimizer_writes_into_the_gradient(
+    encoder: TableEncoder, train: Train, precision: str
+) -> None:
+    callback = capture(encoder, epochs=(), steps=range(4), at="clipped")
+    more = {"gradient_clip_val": 0.05} | PRECISIONS[precision]()
+    model = train(callback, module=NesterovClassifier, **more)
+    assert len(callback.captured) == 4
+    for taken in callback.captured:
+        assert torch.cat([g.flatten() for g in taken.update.update.values()]).norm() == pytest.approx(0.05, rel=1e-3)
+        assert require_replay(taken.update, taken.truth) <= 1e-6
+    more = {"gradient_clip_val": 0.05} | PRECISIONS[precision]()
+    assert same_weights(model, train(None, module=NesterovClassifier, **more))
+
+
 class NoisyOptimizer(torch.optim.Optimizer):
     """Clips and noises inside its step and then calls the optimizer it wraps, as opacus' DPOptimizer does."""
 
@@ -227,6 +248,15 @@ def test_only_what_is_shared_is_sent(encoder: TableEncoder, train: Train) -> Non
     assert torch.equal(update.labels, most.captured[0].truth.labels)
     assert Marginals.from_dict(update.marginals) == marginals
     assert sorted(update.batch_statistics) == ["norms.0.mean", "norms.0.var", "norms.1.mean", "norms.1.var"]
+
+
+def test_accumulated_steps_of_a_schedule_share_no_statistics(encoder: TableEncoder, train: Train) -> None:
+    callback = capture(encoder, share_statistics=True)
+    train([callback, GradientAccumulationScheduler({0: 1, 1: 2})], HARD)
+    assert [(c.update.facts.n_rows, bool(c.update.batch_statistics)) for c in callback.captured] == [
+        (8, True),
+        (16, False),
+    ]
 
 
 def test_truth_is_the_union_of_the_micro_batches(encoder: TableEncoder, train: Train, rows: TensorDataset) -> None:
@@ -423,6 +453,18 @@ def test_captures_are_written_as_they_are_held(encoder: TableEncoder, train: Tra
         assert require_replay(loaded.update, loaded.truth) == 0.0
 
 
+def test_a_folder_with_captures_is_refused_unless_resumed(encoder: TableEncoder, train: Train, tmp_path: Path) -> None:
+    root, keep = tmp_path / "captures", ModelCheckpoint(tmp_path, save_last=True)
+    train([capture(encoder, root=root), keep], enable_checkpointing=True, max_epochs=1)
+    with pytest.raises(UsageError, match=r"captures' holds captures of an earlier training; choose another folder"):
+        train(capture(encoder, root=root))
+    assert len(list_captures(root)) == 1
+    train(capture(encoder, root=root), ckpt_path=str(tmp_path / "last.ckpt"))
+    assert len(list_captures(root)) == 2
+    train(capture(encoder, root=root, overwrite=True))
+    assert len(list_captures(root)) == 2
+
+
 def test_nothing_is_kept_in_memory_unless_asked(encoder: TableEncoder, train: Train, tmp_path: Path) -> None:
     callback = capture(encoder, root=tmp_path, keep=False)
     train(callback)
@@ -463,7 +505,7 @@ def test_one_capture_serves_two_trainings(encoder: TableEncoder, train: Train) -
     for _ in range(2):
         with pytest.warns(UserWarning, match="max_captures=1 reached: no capture from step 1 on"):
             train(callback, max_epochs=1)
-    assert [c.update.facts.step for c in callback.captured] == [0, 0]
+        assert [c.update.facts.step for c in callback.captured] == [0]
 
 
 def test_a_parameter_used_twice_has_one_gradient(encoder: TableEncoder, train: Train) -> None:

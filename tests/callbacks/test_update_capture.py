@@ -201,10 +201,10 @@ def test_captures_on_disk_are_private_and_come_back(
 
 def test_no_more_than_max_captures(encoder: TableEncoder, fit: Fit) -> None:
     callback = capture(encoder, rounds=range(3), per_round=2, max_captures=3)
-    for trainings in (1, 2):  # the limit is of each
+    for _ in range(2):  # the limit is of each
         with pytest.warns(UserWarning, match="max_captures=3 reached: no capture from round 1 on"):
             fit(callback)
-        assert len(callback.captured) == 3 * trainings
+        assert len(callback.captured) == 3
 
 
 def test_a_resumed_run_keeps_count(encoder: TableEncoder, fit: Fit, tmp_path: Path) -> None:

@@ -33,6 +33,21 @@ def test_rows_come_through_as_they_are() -> None:
     assert (relaxed[:, 0] >= rows[:, 0].min() - 1e-6).all() and (relaxed[:, 0] <= rows[:, 0].max() + 1e-6).all()
 
 
+def test_describing_a_loader_leaves_its_generators_as_they_are() -> None:
+    rows = torch.utils.data.TensorDataset(torch.randn(12, 2), torch.arange(12) % 2)
+    own = torch.Generator().manual_seed(3)
+    sampler = torch.utils.data.RandomSampler(rows, generator=torch.Generator().manual_seed(4))
+    for loader in (
+        torch.utils.data.DataLoader(rows, batch_size=4, shuffle=True, generator=own),
+        torch.utils.data.DataLoader(rows, batch_size=4, sampler=sampler, generator=own),
+        torch.utils.data.DataLoader(rows, batch_sampler=torch.utils.data.BatchSampler(sampler, 4, False)),
+    ):
+        states = [one.get_state() for one in (own, sampler.generator)]
+        describe_inputs(loader)
+        for one, state in zip((own, sampler.generator), states, strict=True):
+            assert torch.equal(one.get_state(), state)
+
+
 def test_without_words_every_position_is_a_number() -> None:
     rows = torch.randn(20, 3)
     encoder = describe_inputs(rows, n_classes=4)

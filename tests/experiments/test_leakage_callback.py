@@ -82,6 +82,11 @@ class OneLogitOfColumns(OneLogit):
         return nn.functional.binary_cross_entropy_with_logits(self.model(batch[0]), batch[1])
 
 
+class LossOfOneElement(Wrapped):
+    def training_step(self, batch: Any, index: int) -> Tensor:
+        return super().training_step(batch, index).reshape(1)
+
+
 class InDictionaries(Wrapped):
     def training_step(self, batch: Any, index: int) -> Tensor:
         return super().training_step((batch["x"], batch["y"]), index)
@@ -165,6 +170,59 @@ def test_any_project_is_watched_and_trains_as_without(
     assert float(trainer.callback_metrics[NAME]) == pytest.approx(results["rows"][1]["cell_accuracy"])
     assert (tmp_path / "run" / "report.html").is_file()
     assert (tmp_path / "run").stat().st_mode & 0o077 == 0
+
+
+def test_a_loss_of_shape_1_is_served(fit: Fit, encoder: TableEncoder) -> None:
+    watch = LeakageCallback(encoder, QUICK)
+    fit(LossOfOneElement, watch)
+    assert len(watch.captured) == 2
+
+
+def test_two_callbacks_with_other_attacks_watch_one_training(fit: Fit, encoder: TableEncoder) -> None:
+    watches = [LeakageCallback(encoder, attack) for attack in ("random", QUICK, {"inverting_gradients": {"steps": 6}})]
+    trainer = fit(Wrapped, *watches, epochs=1)
+    assert len({watch.state_key for watch in watches}) == 3
+    assert NAME in trainer.callback_metrics and all(len(watch.captured) == 1 for watch in watches)
+
+
+class Stops(Wrapped):
+    def on_train_epoch_end(self) -> None:
+        if self.current_epoch == 1:
+            raise ValueError("stop")
+
+
+def test_a_report_is_on_one_training_after_an_interrupted_one(fit: Fit, encoder: TableEncoder, tmp_path: Path) -> None:
+    watch = LeakageCallback(encoder, QUICK, output=tmp_path / "run")
+    with pytest.raises(ValueError, match="stop"):
+        fit(Stops, watch, epochs=3)
+    trainer = fit(Smooth, watch, epochs=1)
+    assert len(watch.captured) == len(watch.monitors[0].found) == 1
+    (row,) = json.loads((tmp_path / "run" / "results.json").read_text())["rows"]
+    assert row["cell_accuracy"] == pytest.approx(float(trainer.callback_metrics[NAME]))
+
+
+class CallsForward(Project):
+    def training_step(self, batch: Any, index: int) -> Tensor:
+        return self.loss(self.forward(batch[0]), batch[1])
+
+
+def test_a_network_that_is_not_called_is_told_once_and_at_the_end(fit: Fit, encoder: TableEncoder) -> None:
+    watch = LeakageCallback(encoder, QUICK)
+    first, end = told(fit, watch, CallsForward, epochs=2)
+    assert "step 0 was not captured: its training step did not run the network" in first and "call self(x)" in first
+    assert "no step of this training was captured" in end and "network=..." in end
+    assert not watch.captured
+
+
+def test_rows_that_make_no_full_batch_are_told_at_the_end(
+    fit: Fit, encoder: TableEncoder, rows: tuple[Tensor, Tensor]
+) -> None:
+    data = TensorDataset(rows[0][:7], rows[1][:7])
+    with pytest.warns(UserWarning, match=r"no step .* was captured; .* not full: \[7\]; per_epoch=None takes it"):
+        fit(Wrapped, LeakageCallback(encoder, QUICK), epochs=1, data=data)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*captured")
+        fit(Wrapped, LeakageCallback(encoder, QUICK, per_epoch=None), epochs=1, data=data)
 
 
 def test_exact_inversion_proves_rows_of_a_chain_in_the_lightning_module(fit: Fit, encoder: TableEncoder) -> None:

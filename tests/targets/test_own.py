@@ -1,7 +1,10 @@
 """Networks of one's own by name: kept as they are, equal names for equal modules, and no code from a capture."""
 
 import copy
+import os
+import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +83,61 @@ def test_the_digest_sees_names_constants_and_attributes() -> None:
     for first, second in pairs:
         assert network_digest(first) != network_digest(second)
         assert network_digest(first) == network_digest(copy.deepcopy(first))
+
+
+def test_the_digest_sees_methods_and_functions_among_the_attributes() -> None:
+    """Each pair has the same structure, weights and ``forward``."""
+
+    class Net(nn.Linear):
+        def __init__(self, act: Any) -> None:
+            torch.manual_seed(0)
+            super().__init__(3, 2)
+            self.act = act
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.act(super().forward(x))
+
+    class Scaled:
+        def __init__(self, k: float) -> None:
+            self.k = k
+
+        def __call__(self, x: Tensor) -> Tensor:
+            return self.k * x
+
+    def scaled(k: float) -> Any:
+        return lambda x: x * k
+
+    def with_method(act: Any) -> nn.Module:
+        return type("Net", (Net,), {"hidden": lambda self, x: act(x), "forward": lambda self, x: self.hidden(x)})(None)
+
+    relu, tanh = nn.functional.relu, nn.functional.tanh
+    pairs = [
+        (Net(relu), Net(tanh)),
+        (Net(torch.relu), Net(torch.tanh)),
+        (Net([relu, tanh]), Net([tanh, relu])),
+        (Net(scaled(0.5)), Net(scaled(0.25))),
+        (Net(partial(relu, inplace=False)), Net(partial(relu, inplace=True))),
+        (Net(Scaled(0.5)), Net(Scaled(0.25))),
+        (with_method(relu), with_method(tanh)),
+    ]
+    for first, second in pairs:
+        assert network_digest(first) != network_digest(second)
+        assert network_digest(first) == network_digest(copy.deepcopy(first))
+
+
+def test_the_digest_is_the_same_in_every_process() -> None:
+    code = (
+        "import torch; from torch import nn; from lightleak.targets.own import network_digest\n"
+        "class Net(nn.Linear):\n"
+        "    def forward(self, x): return self.act(super().forward(x)) if 'a' in {'a', 'b', 'c', 'd'} else x\n"
+        "torch.manual_seed(0); net = Net(3, 2); net.act = nn.functional.gelu; net.other = object()\n"
+        "print(network_digest(net))"
+    )
+    found = {
+        subprocess.check_output([sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed})
+        for seed in ("1", "2")
+    }
+    assert len(found) == 1
 
 
 def test_code_is_imported_only_where_the_user_named_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

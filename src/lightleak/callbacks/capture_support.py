@@ -13,6 +13,7 @@ from lightleak.core.observations import GradientState
 from lightleak.data.encoder import TableEncoder
 from lightleak.defenses.horizontal import HorizontalDefense
 from lightleak.protocols.local_pass import Autocast
+from lightleak.targets.own_check import require_trained
 from lightleak.targets.spec import NetworkSpec, build_network
 
 LIBRARIES = ("lightning.", "pytorch_lightning.")
@@ -49,12 +50,6 @@ def described_network(module: lightning.LightningModule, encoder: TableEncoder) 
         )
     require_trained(network)
     return network, spec
-
-
-def require_trained(network: nn.Module) -> None:
-    """Raise `UsageError` if a parameter is frozen: an update covers all of them."""
-    if frozen := [name for name, parameter in network.named_parameters() if not parameter.requires_grad]:
-        raise UsageError(f"every parameter of the network must be trained to be captured; frozen: {frozen[:3]}")
 
 
 def check_trainer(trainer: lightning.Trainer, module: lightning.LightningModule, at: GradientState) -> None:

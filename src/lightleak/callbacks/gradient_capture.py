@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lightleak.callbacks.capture_schedule import CaptureSchedule
-from lightleak.callbacks.capture_store import Capture, destination
+from lightleak.callbacks.capture_store import Capture, destination, list_captures
 from lightleak.callbacks.capture_support import (
     check_optimizer,
     check_statistics,
@@ -34,6 +34,12 @@ from lightleak.targets.spec import NetworkSpec
 NamedTensors = Mapping[str, Tensor]
 
 
+BYPASSED = (
+    "its training step did not run the network as a module: call self(x) or self.network(x), not forward or layers of "
+    "it, or give LeakageCallback the module that is called, as network=..."
+)
+
+
 class GradientCapture(lightning.Callback):
     """Records chosen optimizer steps as `ClientUpdate` and truth; training stays bit-identical.
 
@@ -48,11 +54,12 @@ class GradientCapture(lightning.Callback):
 
     Only full steps are recorded: every micro-batch there, of the batch size of the data loader or of its sampler. Where
     whole epochs are captured, and where a step is chosen by number, it is recorded with a smaller last micro-batch too,
-    or left out with a warning. So is what cannot be recorded (a gradient that overflowed, a step that the gradient
+    or left out with a warning. A step that did not call the network is warned about once, and a training without any
+    capture at its end. So is what cannot be recorded (a gradient that overflowed, a step that the gradient
     scaler skipped); training continues.
 
     Attributes:
-        captured: the captures of this process in order, where ``keep`` asks for them.
+        captured: the captures of this process in the present or last training, in order, where ``keep`` asks for them.
     """
 
     def __init__(
@@ -70,6 +77,7 @@ class GradientCapture(lightning.Callback):
         steps: Collection[int] = (),
         at: GradientState = "raw",
         max_captures: int = 100,
+        overwrite: bool = False,
     ) -> None:
         """Choose what is recorded and what it shares.
 
@@ -86,6 +94,8 @@ class GradientCapture(lightning.Callback):
             steps: see `CaptureSchedule`.
             at: the point of the gradient.
             max_captures: see `CaptureSchedule`; bounds memory and disk.
+            overwrite: ``root`` may hold captures as a training begins, and keeps those of other steps. Left out, they
+                are refused unless the training resumes from a checkpoint.
 
         Raises:
             UsageError: settings that cannot work together, or an encoder that is not fitted.
@@ -99,7 +109,7 @@ class GradientCapture(lightning.Callback):
         self.encoder = encoder
         self.share_labels, self.share_statistics, self.share_buffers = share_labels, share_statistics, share_buffers
         self.marginals = marginals
-        self.keep, self.at = keep, at
+        self.keep, self.at, self.overwrite = keep, at, overwrite
         self.captured: list[Capture] = []
         facts, tensors = encoder.to_state()
         self._encoder_state = facts, {name: tensor.cpu().clone() for name, tensor in tensors.items()}
@@ -109,7 +119,8 @@ class GradientCapture(lightning.Callback):
         self._called: nn.Module | None = None
         self._spec: NetworkSpec
         self._recorder: StepRecorder | None = None
-        self._stepping, self._told_full, self._step = False, False, 0
+        self._stepping, self._told_full, self._told_bypassed, self._step = False, False, False, 0
+        self._passed_over: str | None = None  # why the last step was that was dropped without a warning
         self._handles: list[Any] = []
 
     @property
@@ -128,30 +139,51 @@ class GradientCapture(lightning.Callback):
         self._taken_in_epoch = state_dict["taken_in_epoch"]
 
     def setup(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:
-        """Count from 0, and check that this module and Trainer are supported; a checkpoint's count comes afterwards.
+        """Begin anew, and check that this module and Trainer are supported; a checkpoint's count comes afterwards.
 
         Raises:
             UsageError: see `lightleak.callbacks.capture_support`.
         """
         if stage == "fit":
-            self._taken, self._told_full = 0, False
+            self.captured = []
+            self._taken, self._told_full, self._told_bypassed, self._passed_over = 0, False, False, None
             self._epoch, self._taken_in_epoch, self._epoch_in_order = -1, 0, -1
             self._network, self._spec = self._describe(pl_module)
             check_trainer(trainer, pl_module, self.at)
             check_statistics(trainer, self._network, self.share_statistics)
 
     def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """Check the optimizer, and set the hook at the point where its gradient is final."""
+        """Check optimizer and folder, and set the hook at the point where the gradient is final.
+
+        Raises:
+            UsageError: an optimizer without such a gradient, or a folder with captures of an earlier training.
+        """
+        is_written = self.root is not None and self.root.is_dir() and bool(list_captures(self.root))
+        if is_written and not self.overwrite and not trainer.global_step:  # resumed, it is above 0
+            raise UsageError(f"root {str(self.root)!r} holds captures of an earlier training; choose another folder")
         optimizer = trainer.optimizers[0]
         check_optimizer(optimizer, self.at, loss_scaled=getattr(trainer.precision_plugin, "scaler", None) is not None)
 
         def take(*_: Any) -> None:
             self._take_from_grad(trainer, pl_module)
 
-        # Without a gradient scaler Lightning clips inside optimizer.step, so clipped gradients are read right after it,
-        # while .grad still holds them; a wrapping optimizer has done its part when it calls the one it wraps.
+        def take_after_closure(_: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            closure = kwargs.get("closure")
+            if closure is None:
+                return take()
+
+            def closed() -> Any:
+                loss = closure()
+                take()
+                return loss
+
+            return args, {**kwargs, "closure": closed}
+
+        # Without a gradient scaler Lightning clips in the closure of optimizer.step, with one before the step. After it
+        # .grad may hold something else, such as Nesterov's direction. A wrapping optimizer has done its part when it
+        # calls the one it wraps.
         if self.at == "clipped":
-            self._handles.append(optimizer.register_step_post_hook(take))
+            self._handles.append(optimizer.register_step_pre_hook(take_after_closure))
         elif self.at == "noised":
             self._handles.append(innermost(optimizer).register_step_pre_hook(take))
 
@@ -196,7 +228,11 @@ class GradientCapture(lightning.Callback):
             return
         trouble = self._trouble(trainer, self._recorder)
         if trouble is not None:
-            self._drop(trouble if self.schedule.takes_partial(self._step) else None)
+            is_first = trouble == BYPASSED and not self._told_bypassed
+            self._told_bypassed |= is_first
+            is_told = is_first or self.schedule.takes_partial(self._step)
+            self._passed_over = self._passed_over if is_told else trouble
+            self._drop(trouble if is_told else None)
         elif self.at == "raw":
             self._take(trainer, pl_module, self._recorder.gradient(mixed_precision(trainer)[1]))
         else:
@@ -210,8 +246,11 @@ class GradientCapture(lightning.Callback):
             self._drop("the optimizer made no step (an overflowed gradient, or a training step without loss)")
 
     def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """Remove every hook."""
+        """Remove every hook; warn where nothing was captured and no other warning says why."""
         self._release()
+        if not self._taken and self._passed_over is not None:
+            reason = f"reason for the last one: {self._passed_over}"
+            warnings.warn(f"no step of this training was captured; {reason}", stacklevel=2)
 
     def on_exception(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, exception: BaseException
@@ -253,12 +292,16 @@ class GradientCapture(lightning.Callback):
         sizes, expected = recorder.sizes, trainer.accumulate_grad_batches
         if len(sizes) != expected:
             return f"it has {len(sizes)} of {expected} micro-batches"
+        if recorder.armed:
+            return "its training step returned no loss"
         if not recorder.complete:
-            return "its training step did not run the network"
+            return BYPASSED
         if len({*sizes[:-1]}) > 1 or sizes[-1] > sizes[0]:
             return f"its micro-batches have unequal sizes {sizes}"
         full = sizes[-1] == (_batch_size(trainer.train_dataloader) or sizes[0])
-        return None if full or self.schedule.takes_partial(self._step) else f"its batch is not full: {sizes}"
+        if full or self.schedule.takes_partial(self._step):
+            return None
+        return f"its batch is not full: {sizes}; per_epoch=None takes it too"
 
     def _take_from_grad(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Record what lies in ``.grad``, if a wanted step is under way."""
@@ -297,7 +340,8 @@ class GradientCapture(lightning.Callback):
                 buffers=recorder.buffers if self.share_buffers else {},
                 labels=labels if self.share_labels else None,
                 marginals=None if self.marginals is None else self.marginals.to_dict(),
-                batch_statistics=recorder.statistics,
+                # Those of accumulated micro-batches are not of the step's whole batch.
+                batch_statistics=recorder.statistics if len(recorder.sizes) == 1 else {},
             )
         except ObservationError as error:
             self._drop(str(error))

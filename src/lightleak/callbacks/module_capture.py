@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lightleak.callbacks.capture_store import Capture
-from lightleak.callbacks.capture_support import described_network, is_a, require_trained
+from lightleak.callbacks.capture_support import described_network, is_a
 from lightleak.callbacks.gradient_capture import GradientCapture, NamedTensors
 from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.data.described_inputs import DescribedInputs
@@ -20,7 +20,7 @@ from lightleak.data.marginals import Marginals
 from lightleak.protocols.replay import require_replay
 from lightleak.targets.client_form import PREFIX, ClientForm
 from lightleak.targets.own import hand_over
-from lightleak.targets.own_check import ROWS, require_classifier
+from lightleak.targets.own_check import ROWS, require_classifier, require_trained
 from lightleak.targets.single_logit import two_logit_gradient, two_logit_weights, with_two_logits
 from lightleak.targets.spec import NetworkSpec
 
@@ -118,6 +118,8 @@ class ModuleCapture(GradientCapture):
 
     def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Remove every hook and report how many steps were left out."""
+        if self.left_out:
+            self._passed_over = None  # the first warning gave a reason
         super().on_train_end(trainer, pl_module)
         if self.left_out:
             warnings.warn(left_out_words(self.left_out, self.tried), stacklevel=2)

@@ -79,7 +79,7 @@ class StepRecorder:
 
     def note_loss(self, loss: Tensor) -> None:
         """Add the loss of the micro-batch, scaled and divided as its backward sees it."""
-        self._loss += loss.detach().double().cpu()
+        self._loss += loss.detach().cpu().double().sum()  # one element, of any shape
 
     def disarm(self) -> None:
         """Remove the hooks; does nothing if there are none."""

@@ -88,7 +88,7 @@ class UpdateCapture(lightning.Callback):
         self._taken = state_dict["taken"]
 
     def setup(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:
-        """Count from 0, and check that this module and these settings are supported.
+        """Begin anew, and check that this module and these settings are supported.
 
         Raises:
             UsageError: another module than `FederatedAveraging`, another encoder than the network's, single updates
@@ -96,6 +96,7 @@ class UpdateCapture(lightning.Callback):
         """
         if stage != "fit":
             return
+        self.captured = []
         self._taken, self._told_full = 0, False
         module = _federation(pl_module)
         layout = getattr(self.sharing.encoder, "layout", None)

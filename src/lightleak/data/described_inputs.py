@@ -127,8 +127,14 @@ def _gathered(inputs: Any, label: str | None) -> tuple[dict[Path, Tensor], Tenso
     require_kind("inputs", inputs, (Mapping, list, tuple, DataLoader), expected)
     if isinstance(inputs, Mapping) or (isinstance(inputs, list | tuple) and isinstance(inputs[-1], Tensor)):
         return split_batch(inputs, label)
-    with torch.random.fork_rng(devices=[]):  # a loader that shuffles draws from it
+    # A loader that shuffles draws from its own generator, or from the global one.
+    samplers = (getattr(inputs, "sampler", None), getattr(getattr(inputs, "batch_sampler", None), "sampler", None))
+    own = [getattr(one, "generator", None) for one in (inputs, *samplers)]
+    states = [(one, one.get_state()) for one in own if isinstance(one, torch.Generator)]
+    with torch.random.fork_rng(devices=[]):
         batches = [split_batch(batch, label) for batch in inputs]
+    for one, state in states:
+        one.set_state(state)
     if not batches:
         raise DataError("inputs must hold at least one batch, got none")
     tensors = {path: torch.cat([of_batch[path] for of_batch, _ in batches]) for path in batches[0][0]}

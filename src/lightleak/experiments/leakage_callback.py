@@ -120,6 +120,11 @@ class LeakageCallback(ModuleCapture):
             for name, options in self.config.attacks.items()
         ]
 
+    @property
+    def state_key(self) -> str:
+        """Distinguishes several callbacks of one Trainer, by what they attack and where they report it."""
+        return f"{super().state_key}{dict(self.config.attacks)}{self.config.seed}{self.output}"
+
     def setup(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:
         """Refuse what cannot be served; errors as for `GradientCapture`, and for a report folder that is in use."""
         # Accumulated micro-batches have no statistics of their own: what needs them is left out, as any attack.
@@ -131,7 +136,7 @@ class LeakageCallback(ModuleCapture):
             raise UsageError(f"{self.output} holds the report of an earlier training; choose another folder")
         self._checked = False
         for monitor in self.monitors:
-            monitor.trouble = None
+            monitor.reset()
 
     @property
     def people(self) -> pd.DataFrame:

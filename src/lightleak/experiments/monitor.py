@@ -55,9 +55,10 @@ class LeakageMonitor(lightning.Callback):
         options: dict[str, Any] | None = None,
     ) -> None:
         self.capture, self.every, self.seed = capture, every, seed
-        self.found: dict[int, Reconstruction] = {}
-        self.trouble: str | None = None
-        self._seen = 0
+        self.found: dict[int, Reconstruction]
+        self.trouble: str | None
+        self._seen: int
+        self.reset()
         if every < 1:
             raise UsageError(f"every must be at least 1, got {every}")
         if not capture.keep:
@@ -66,11 +67,17 @@ class LeakageMonitor(lightning.Callback):
         self.attack = ATTACKS.get(attack)(**(options or {}))
 
     def setup(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:
-        """Raise `UsageError` where the capture is not among the Trainer's callbacks before the monitor."""
+        """Begin anew; `UsageError` where the capture is not among the Trainer's callbacks before the monitor."""
         callbacks: list[Any] = list(trainer.callbacks)  # type: ignore[attr-defined]
         if self.capture not in callbacks or callbacks.index(self.capture) > callbacks.index(self):
             kind = type(self.capture).__name__
             raise UsageError(f"LeakageMonitor needs its {kind} before it in Trainer(callbacks=[...])")
+        if stage == "fit":
+            self.reset()
+
+    def reset(self) -> None:
+        """Forget an earlier training, as the capture does when another begins."""
+        self.found, self.trouble, self._seen = {}, None, 0
 
     def check(self, update: ClientUpdate) -> None:
         """Leave the attack out where it does not apply to an update."""

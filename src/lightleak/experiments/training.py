@@ -228,6 +228,7 @@ def make_capture(config: AuditConfig, experiment: Experiment, root: Path) -> Gra
         share_labels=shares_labels(config),
         share_statistics=shares_statistics(config),
         max_captures=sys.maxsize if capture.is_whole else len(capture.epochs) * per_epoch,
+        overwrite=True,  # a run that ended before its first checkpoint begins anew in its folder
         **kept,
     )
 

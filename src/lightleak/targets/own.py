@@ -8,11 +8,12 @@ this process knows. Names in a capture alone never import anything: its reader m
 import copy
 import hashlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
-from types import CodeType
+from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from lightleak.core.arguments import require_kind
@@ -43,7 +44,7 @@ def hand_over(network: nn.Module, name: str | None = None) -> str:
     """Keep a copy of a module, with its weights, under a name that a `NetworkSpec` can carry in this process.
 
     Building that specification gives a copy of it, weights included, whatever the seed. The name holds a digest of the
-    structure, the code of every ``forward`` and the weights: the same module has the same name in every process.
+    structure, the code and the weights (`network_digest`): the same module has the same name in every process.
 
     Args:
         network: the module.
@@ -92,31 +93,78 @@ PLAIN = (bool, int, float, str, bytes, type(None))
 """Types of attributes whose text says all of them."""
 
 
-def _code_words(code: Any) -> Iterator[bytes]:
-    """What a function does: instructions, the names they look up and their constants, of functions within it too."""
-    if code is None:
-        return
-    yield code.co_code
-    yield repr(code.co_names).encode()
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _code_words(constant)
-        else:
-            yield repr(constant).encode()
+OF_TORCH = frozenset(vars(nn.Module())) - {"training"}
+"""Attributes in which every module keeps its parts and hooks."""
 
 
 def network_digest(network: nn.Module) -> str:
-    """Digest of structure, code, plain attributes and weights, equal in every process."""
+    """Digest of structure, code, attributes and weights, equal in every process.
+
+    The code is that of every method of a module's classes and of the functions among its attributes. Functions and
+    numbers that these look up as globals count by name alone.
+    """
     digest = hashlib.sha256(repr(network).encode())
     for module in network.modules():
-        plain = {key: value for key, value in vars(module).items() if isinstance(value, PLAIN)}
-        digest.update(f"{type(module).__qualname__} {sorted(plain.items())}".encode())
-        for words in _code_words(getattr(type(module).forward, "__code__", None)):
-            digest.update(words)
+        attributes = {key: value for key, value in vars(module).items() if key not in OF_TORCH}
+        for words in (*_class_words(type(module)), *_words(dict(sorted(attributes.items())))):
+            digest.update(words.encode() + b"\0")
     for key, value in network.state_dict().items():
-        digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.detach().cpu().double().numpy().tobytes())  # numpy has no bfloat16
+        digest.update(f"{key} {_tensor_words(value)}".encode())
     return digest.hexdigest()[:DIGEST_LENGTH]
+
+
+def _class_words(kind: type, within: tuple[int, ...] = ()) -> Iterator[str]:
+    """Methods and plain attributes of a class and its bases, but for those that every object or module has."""
+    yield kind.__qualname__
+    for base in kind.__mro__:
+        if base not in (nn.Module, object):
+            for name, value in sorted(vars(base).items()):
+                is_plain = isinstance(value, PLAIN) and not name.startswith("__")
+                if is_plain or isinstance(value, FunctionType | staticmethod | classmethod | property):
+                    yield name
+                    yield from _words(value, within)
+
+
+def _words(value: Any, within: tuple[int, ...] = ()) -> Iterator[str]:
+    """What a value says about a computation, without addresses; ``within`` are the ids of the values that hold it."""
+    held: Any = ()
+    if id(value) in within:
+        return
+    if isinstance(value, PLAIN):
+        yield repr(value)
+    elif isinstance(value, Tensor):
+        yield _tensor_words(value)
+    elif isinstance(value, frozenset | set):
+        yield str(sorted(map(repr, value)))  # in one order in every process
+    elif isinstance(value, list | tuple):
+        held = value
+    elif isinstance(value, dict):
+        held = [part for item in value.items() for part in item]
+    elif isinstance(value, CodeType):
+        yield value.co_code.hex()
+        held = [value.co_names, value.co_consts]
+    elif isinstance(value, FunctionType):
+        yield value.__qualname__
+        cells = [cell.cell_contents for cell in value.__closure__ or () if cell != CellType()]
+        held = [value.__code__, value.__defaults__, value.__kwdefaults__, cells]
+    elif isinstance(value, staticmethod | classmethod | MethodType):
+        held = [value.__func__]
+    elif isinstance(value, property):
+        held = [value.fget]
+    elif isinstance(value, partial):
+        held = [value.func, value.args, value.keywords]
+    elif callable(value):
+        yield getattr(value, "__qualname__", type(value).__qualname__)
+        if not isinstance(value, type) and not (type(value).__module__ or "").startswith(("builtins", "torch")):
+            yield from _class_words(type(value), (*within, id(value)))
+            held = [getattr(value, "__dict__", {})]
+    for part in held:
+        yield from _words(part, (*within, id(value)))
+
+
+def _tensor_words(value: Tensor) -> str:
+    numbers = value.detach().cpu().double().numpy()  # numpy has no bfloat16
+    return f"{value.dtype} {tuple(value.shape)} {hashlib.sha256(numbers.tobytes()).hexdigest()}"
 
 
 def trust_network(name: str) -> None:

@@ -38,6 +38,12 @@ def require_classifier(network: nn.Module, rows: Tensor) -> int:
         return _logits(tried, type(network).__name__, rows.to(dtype))
 
 
+def require_trained(network: nn.Module) -> None:
+    """Raise `UsageError` if a parameter is frozen: an update covers all of them."""
+    if frozen := [name for name, parameter in network.named_parameters() if not parameter.requires_grad]:
+        raise UsageError(f"every parameter of the network must be trained to be captured; frozen: {frozen[:3]}")
+
+
 def require_auditable(network: nn.Module, encoder: TableEncoder, n_classes: int) -> None:
     """Refuse a module that a table's encoded rows cannot go through, or that is not of its classes.
 
@@ -48,8 +54,9 @@ def require_auditable(network: nn.Module, encoder: TableEncoder, n_classes: int)
 
     Raises:
         UnsupportedError: parameters that are not float32, or as `require_classifier`.
-        UsageError: another number of logits.
+        UsageError: another number of logits, or a frozen parameter.
     """
+    require_trained(network)
     name = type(network).__name__
     if odd := {str(one.dtype) for one in network.parameters()} - {str(torch.float32)}:
         raise UnsupportedError(

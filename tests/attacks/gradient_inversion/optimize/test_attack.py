@@ -14,6 +14,7 @@ from lightleak.attacks import ATTACKS
 from lightleak.attacks.gradient_inversion.optimize import attack as attack_module
 from lightleak.attacks.gradient_inversion.optimize import shell
 from lightleak.attacks.gradient_inversion.optimize.pooling import align, pool
+from lightleak.core.errors import ObservationError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
@@ -241,3 +242,12 @@ def test_an_early_stop_stops_early(make_update: MakeUpdate) -> None:
     whole = ATTACKS.get("tableak")(steps=400, restarts=3).run(update, seed=1)
     assert sum(told) == pytest.approx(1)
     assert not torch.equal(found.encoded, whole.encoded)
+
+
+@pytest.mark.parametrize("name", GRADIENT_ATTACKS)
+def test_unequal_micro_batches_are_refused(make_update: MakeUpdate, name: str) -> None:
+    """Their rows weigh differently in the gradient, which is not that of the mean loss."""
+    update, _ = make_update(3, hidden=[9, 8])
+    accumulated = replace(update, facts=replace(update.facts, batch_size=2))
+    with pytest.raises(ObservationError, match="accumulates 3 rows in batches of 2, the last of which has 1"):
+        ATTACKS.get(name)().check(accumulated)

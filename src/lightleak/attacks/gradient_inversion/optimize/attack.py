@@ -8,6 +8,7 @@ from torch import Tensor
 from lightleak.attacks.gradient_inversion.config import InversionConfig
 from lightleak.attacks.gradient_inversion.network.checks import (
     require_batch_statistics,
+    require_even_batches,
     require_fit,
     require_one_gradient,
 )
@@ -56,14 +57,15 @@ class GradientInversion(RestartedInversion[InversionConfig]):
         """Refuse updates this attack has no meaning for.
 
         Raises:
-            ObservationError: a weight delta or an aggregate, labels or BatchNorm statistics that were not shared, or
-                tensors that do not fit the network.
+            ObservationError: a weight delta or an aggregate, unequal micro-batches, labels or BatchNorm statistics that
+                were not shared, or tensors that do not fit the network.
             UnsupportedError: a loss other than cross-entropy, labels that cannot be restored from this network,
                 a precision that its derivative cannot be taken in, or a derivative that does not reach every column
                 (`require_reach`).
         """
         facts, config = update.facts, self.config
         require_one_gradient(self.name, update)
+        require_even_batches(self.name, update)
         if facts.loss != "cross_entropy":
             raise UnsupportedError(f"{self.name} needs the loss 'cross_entropy', got {facts.loss!r}")
         if config.labels == "true" and update.labels is None:
