@@ -251,8 +251,13 @@ class Point(Group[FrontierRow]):
         return curve_title(self.first.curve) + ("" if strength is None else f" {strength:g}") + self.settings_named
 
     def granted(self, name: str) -> float | None:
-        """``epsilon``, ``release_epsilon`` or ``delta`` of its training; None where it guarantees nothing."""
-        return next(iter(self.values(name)), None)
+        """Largest ``epsilon``, ``release_epsilon`` or ``delta`` of its trainings; None where one guarantees nothing.
+
+        Before a training has finished, that of the attacked updates.
+        """
+        trainings = [row.number(name) for row in self.rows if row.is_training]
+        known = [value for value in trainings or self.values(name) if value is not None]
+        return max(known, default=None) if len(known) >= len(trainings) else None
 
     @property
     def bound(self) -> float | None:
