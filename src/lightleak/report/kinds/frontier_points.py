@@ -275,6 +275,11 @@ class Point(Group[FrontierRow]):
         return None if epsilon is None else success_bound_of_epsilon(epsilon, self.granted("delta") or 0.0, COIN)
 
     @property
+    def shares_labels(self) -> bool:
+        """Whether its updates carry their labels, which no noise covers: a bound is then about rows of one label."""
+        return any("true" in (row.labels, row.label_setting) for row in self.rows)
+
+    @property
     def is_bounded(self) -> bool:
         """Whether a guarantee limits attacks on one update that nobody has tried."""
         return self.bound is not None and self.bound < HARDLY_A_LIMIT

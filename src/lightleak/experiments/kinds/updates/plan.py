@@ -39,7 +39,7 @@ from lightleak.targets.spec import NetworkSpec
 def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> list[Unit]:
     """Every attack on every observation of the run, in a fixed order."""
     client = shared(fresh_clients(config, experiment).observe)
-    defended = release_facts(config.defense, experiment.spec)
+    defended = release_facts(config.defense, experiment.spec, shares_statistics(config))
     if not config.defense.is_none:
         defended = defense_facts(config.defense, folder / TRAINING_FILE, config.protocol.local_epochs) | defended
     observed: list[tuple[str, Callable[[], Observed], dict[str, Any], bool]] = []
