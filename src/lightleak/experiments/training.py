@@ -26,6 +26,8 @@ from lightleak.core.stored import write_json
 from lightleak.data.datamodule import TableDataModule
 from lightleak.defenses.horizontal import DPSGD, TrainingDefense, UpdateDefense, defend_training
 from lightleak.defenses.horizontal.poisson import PoissonSampler
+from lightleak.defenses.horizontal.private_training import PrivateTraining
+from lightleak.defenses.horizontal.private_training import check_trainer as check_private
 from lightleak.experiments.attack_settings import label_sharing, shares_labels, shares_statistics, with_label_setting
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment
@@ -323,8 +325,8 @@ def one_training(
             yield trainer
 
 
-def check_trainer(settings: Mapping[str, Any], device: str, runs_beside_others: bool = True) -> None:
-    """Refuse arguments of a Trainer before anything is trained.
+def check_trainer(settings: Mapping[str, Any], device: str, runs_beside_others: bool = True) -> lightning.Trainer:
+    """Return a Trainer of these arguments; refuse them before anything is trained.
 
     Args:
         settings: the Trainer's arguments in the config.
@@ -343,7 +345,15 @@ def check_trainer(settings: Mapping[str, Any], device: str, runs_beside_others: 
                 f"devices {places.devices} and num_nodes {places.nodes} in each"
             )
     with quiet_lightning():
-        make_trainer(settings, device, logger=False, enable_checkpointing=False)
+        return make_trainer(settings, device, logger=False, enable_checkpointing=False)
+
+
+def check_training(prepared: Prepared, trainer: lightning.Trainer) -> None:
+    """Raise `UsageError` for what the defense or the federation would refuse when the training starts."""
+    if isinstance(prepared.model, FederatedAveraging) and isinstance(prepared.data, FederatedData):
+        prepared.model.check_training(trainer, prepared.data)
+    if any(isinstance(callback, PrivateTraining) for callback in prepared.callbacks):
+        check_private(trainer, prepared.model)
 
 
 def places_of_training(config: AuditConfig) -> Places:
