@@ -248,7 +248,7 @@ def client_defense(config: AuditConfig, experiment: Experiment) -> UpdateDefense
             f"defense: target_epsilon is about a whole training; {config.rounds_setting} is 0: give noise_multiplier"
         )
     if config.protocol.is_fedavg:
-        return defense.resolved_for(_steps_of_a_row(config, experiment))
+        return defense.resolved_for(config.protocol.steps_of_a_row(config.seed))
     batches = private_batches(config, experiment)
     return _resolved(defense, batches.sample_rate, config.rounds * len(batches))
 
@@ -259,17 +259,12 @@ def private_batches(config: AuditConfig, experiment: Experiment) -> PoissonSampl
     return PoissonSampler(len(data.train_indices), data.batch_size, seed=0)
 
 
-def _steps_of_a_row(config: AuditConfig, experiment: Experiment) -> int:
-    """Local steps that a row takes part in over all rounds, of the client that is drawn most often."""
-    return config.protocol.local_epochs * federated_data(config, experiment).most_rounds_of_a_client(config.rounds)
-
-
 def _local_privacy(config: AuditConfig, experiment: Experiment) -> dict[str, Any]:
     """What DP-SGD in local steps grants: epsilon of all rounds, and of one update; no sampling is counted on."""
     defense = client_defense(config, experiment)
     if not isinstance(defense, DPSGD):
         return {}
-    steps, noise = _steps_of_a_row(config, experiment), defense.noise()
+    steps, noise = config.protocol.steps_of_a_row(config.seed), defense.noise()
     granted = {"epsilon": steps, "release_epsilon": config.protocol.local_epochs}
     return {
         **{name: defense.release_epsilon(of) if noise else None for name, of in granted.items()},
