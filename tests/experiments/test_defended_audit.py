@@ -266,6 +266,9 @@ def test_dp_sgd_in_local_steps_of_fedavg_counts_every_step_of_a_row(
         ({"defense__options": {}}, "give either noise_multiplier or target_epsilon"),
         ({"defense__options": {"target_epsilon": 1.0}, "training__epochs": 0}, "training.epochs is 0: give noise"),
         ({"defense__name": "dp_sdg"}, "did you mean 'dp_sgd'"),
+        ({"training__trainer": {"accumulate_grad_batches": 2}}, "needs accumulate_grad_batches=1.*got 2"),
+        ({"training__trainer": {"precision": "bf16-mixed"}}, "dp_sgd needs precision 32-true or 64-true"),
+        ({"training__trainer": {"gradient_clip_val": 1.0}}, "gradient_clip_val=1.0.* would have no effect"),
     ],
 )
 def test_what_no_defense_can_protect_is_refused_before_any_work(
@@ -274,6 +277,16 @@ def test_what_no_defense_can_protect_is_refused_before_any_work(
     pytest.importorskip("opacus", reason="the extra dp brings it")
     with pytest.raises(UsageError, match=message):
         run_audit(tiny(**{**PRIVATE, **changed}), tmp_path / "run", console=silent)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_delta_that_no_federation_can_have_is_refused_before_any_work(
+    tmp_path: Path, tiny_fedavg: Config, silent: Console
+) -> None:
+    pytest.importorskip("opacus", reason="the extra dp brings it")
+    defense = {"name": "dp_sgd", "options": {"noise_multiplier": 1.0, "delta": 0.1}, "point": "steps"}
+    with pytest.raises(UsageError, match="delta must be below 1/48"):
+        run_audit(tiny_fedavg(defense=defense), tmp_path / "run", console=silent)
     assert not (tmp_path / "run").exists()
 
 

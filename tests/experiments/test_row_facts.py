@@ -11,6 +11,7 @@ from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.experiments.clients import FreshClients, FreshFedAvgClients
 from lightleak.experiments.experiment import Experiment, prepare_experiment
 from lightleak.experiments.federation_config import DefenseConfig, ProtocolConfig
+from lightleak.experiments.kinds.updates.plan import fresh_clients, plan_units
 from lightleak.experiments.row_facts import (
     defense_facts,
     observed_defense,
@@ -72,7 +73,7 @@ def test_defense_of_an_update_is_what_it_says(experiment: Experiment) -> None:
 
 def test_a_filter_is_accounted_for_the_size_of_the_network(experiment: Experiment) -> None:
     size = sum(p.numel() for p in build_network(experiment.spec).parameters())
-    found = release_facts(DefenseConfig("nvflare_svt", {"fraction": 1.0, "noise_var": 0.5}), experiment.spec)
+    found = release_facts(DefenseConfig("nvflare_svt", {"fraction": 1.0, "noise_var": 0.5}), experiment.spec, False)
     assert found == {"release_epsilon": pytest.approx(0.1 + 0.5 * size), "delta": 0.0, "privacy_unit": "client"}
     every_step = DefenseConfig("nvflare_svt", point="steps")  # several releases, whose epsilon is not that of one
     for config in (
@@ -81,7 +82,22 @@ def test_a_filter_is_accounted_for_the_size_of_the_network(experiment: Experimen
         DefenseConfig("clipping"),
         DefenseConfig("dp_sgd", {"noise_multiplier": 1.0}),
     ):
-        assert release_facts(config, experiment.spec) == {}
+        assert release_facts(config, experiment.spec, False) == {}
+
+
+@pytest.mark.parametrize(
+    ("norm", "attack", "is_granted"),
+    [("batch", "gradinversion", False), ("batch", "tableak", True), ("none", "exact", True)],
+)
+def test_a_filter_guarantees_nothing_of_raw_statistics(tiny: Any, norm: str, attack: str, is_granted: bool) -> None:
+    """They travel with the filtered gradient, where an attack is to know them."""
+    target = {"network": "mlp", "options": {"hidden": [8], "norm": norm}}
+    options = {"batch_statistics": True} if attack == "exact" else {}
+    config = tiny(defense={"name": "flower_local_dp"}, target=target, attacks={attack: options})
+    made = prepare_experiment(config)
+    update, _ = fresh_clients(config, made).observe(4, 0)
+    (facts, *_) = (unit.facts for unit in plan_units(config, made, Path("missing")))
+    assert ("release_epsilon" in facts) is is_granted is not bool(update.batch_statistics)
 
 
 def test_privacy_is_that_of_the_finished_training(tmp_path: Path) -> None:

@@ -3,7 +3,17 @@
 from collections.abc import Sequence
 
 import torch
+import torch.distributed
 from torch import Tensor
+
+from lightleak.core.seeds import generator as seeded
+
+
+def of_this_process(root: int, *keys: str | int) -> torch.Generator:
+    """Generator for what this process alone draws; under DDP every rank has a stream of its own."""
+    several = torch.distributed.is_available() and torch.distributed.is_initialized()
+    rank = torch.distributed.get_rank() if several else 0
+    return seeded(root, *keys, *([rank] if rank else []))
 
 
 def uniform(shape: Sequence[int], like: Tensor, generator: torch.Generator) -> Tensor:

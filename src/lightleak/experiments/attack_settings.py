@@ -116,7 +116,9 @@ def label_sharing(config: AuditConfig) -> ShareLabels:
 
 
 def shares_statistics(config: AuditConfig) -> bool:
-    """Whether updates carry their BatchNorm statistics: only where an attack, or the monitor, is to know them."""
+    """Whether updates carry their BatchNorm statistics: of FedSGD, where an attack or the monitor is to know them."""
+    if config.protocol.is_fedavg:
+        return False
     return any(attack.threat_model.batch_statistics for _, attack, _ in chosen_attacks(config))
 
 

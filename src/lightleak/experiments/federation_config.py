@@ -6,8 +6,10 @@ from typing import Any, Literal
 
 from lightleak.core.bounds import Section, bounded, require_at_most
 from lightleak.core.errors import UsageError, close_match, placed
+from lightleak.core.seeds import derive_seed
 from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES, TrainingDefense, UpdateDefense
 from lightleak.protocols.client_training import LocalTraining
+from lightleak.protocols.federated_data import RoundSampler
 
 LabelMethod = Literal["geng", "bias", "interpolated", "geng_server", "geng_client"]
 LABEL_METHODS: dict[str, tuple[LabelMethod, ...]] = {
@@ -96,6 +98,11 @@ class ProtocolConfig(Section, section="protocol"):
     def updates_of_round(self) -> int:
         """Updates that the server receives in one round."""
         return self.clients_of_round // self.aggregate
+
+    def steps_of_a_row(self, seed: int) -> int:
+        """Local steps that a row takes part in over all rounds, of the client drawn most often in a run of ``seed``."""
+        drawn = RoundSampler(self.clients, self.clients_of_round, derive_seed(seed, "rounds"))
+        return self.local_epochs * drawn.most_rounds_of_a_client(self.rounds)
 
     def local_batch_of(self, n_rows: int) -> int:
         """Rows per local step of a client with ``n_rows`` rows.

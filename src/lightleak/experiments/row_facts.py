@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from torch.nn.modules.batchnorm import _BatchNorm
+
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.stored import read_json
 from lightleak.defenses.horizontal.dp_sgd import DPSGD
@@ -76,12 +78,18 @@ def capture_facts(update: ClientUpdate, index: int) -> dict[str, Any]:
     }
 
 
-def release_facts(config: DefenseConfig, spec: NetworkSpec) -> dict[str, Any]:
-    """Return what a framework's filter guarantees for one update of the network; empty for every other defense."""
+def release_facts(config: DefenseConfig, spec: NetworkSpec, shares_statistics: bool) -> dict[str, Any]:
+    """Return what a framework's filter guarantees for one update of the network; empty for every other defense.
+
+    It changes gradients alone: nothing is guaranteed where the update also carries the batch's BatchNorm statistics.
+    """
     defense = defense_of(config)
     if not isinstance(defense, FrameworkFilter) or config.point == "steps":
         return {}
-    return defense.release_privacy(sum(p.numel() for p in build_network(spec, seed=0).parameters()))
+    network = build_network(spec, seed=0)
+    if shares_statistics and any(isinstance(layer, _BatchNorm) for layer in network.modules()):
+        return {}
+    return defense.release_privacy(sum(p.numel() for p in network.parameters()))
 
 
 def defense_facts(config: DefenseConfig, training: Path, local_epochs: int = 1) -> dict[str, Any]:

@@ -26,6 +26,8 @@ from lightleak.core.stored import write_json
 from lightleak.data.datamodule import TableDataModule
 from lightleak.defenses.horizontal import DPSGD, TrainingDefense, UpdateDefense, defend_training
 from lightleak.defenses.horizontal.poisson import PoissonSampler
+from lightleak.defenses.horizontal.private_training import PrivateTraining
+from lightleak.defenses.horizontal.private_training import check_trainer as check_private
 from lightleak.experiments.attack_settings import label_sharing, shares_labels, shares_statistics, with_label_setting
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment
@@ -247,7 +249,7 @@ def client_defense(config: AuditConfig, experiment: Experiment) -> UpdateDefense
             f"defense: target_epsilon is about a whole training; {config.rounds_setting} is 0: give noise_multiplier"
         )
     if config.protocol.is_fedavg:
-        return defense.resolved_for(_steps_of_a_row(config, experiment))
+        return defense.resolved_for(config.protocol.steps_of_a_row(config.seed))
     batches = private_batches(config, experiment)
     return _resolved(defense, batches.sample_rate, config.rounds * len(batches))
 
@@ -258,17 +260,12 @@ def private_batches(config: AuditConfig, experiment: Experiment) -> PoissonSampl
     return PoissonSampler(len(data.train_indices), data.batch_size, seed=0)
 
 
-def _steps_of_a_row(config: AuditConfig, experiment: Experiment) -> int:
-    """Local steps that a row takes part in over all rounds, of the client that is drawn most often."""
-    return config.protocol.local_epochs * federated_data(config, experiment).most_rounds_of_a_client(config.rounds)
-
-
 def _local_privacy(config: AuditConfig, experiment: Experiment) -> dict[str, Any]:
     """What DP-SGD in local steps grants: epsilon of all rounds, and of one update; no sampling is counted on."""
     defense = client_defense(config, experiment)
     if not isinstance(defense, DPSGD):
         return {}
-    steps, noise = _steps_of_a_row(config, experiment), defense.noise()
+    steps, noise = config.protocol.steps_of_a_row(config.seed), defense.noise()
     granted = {"epsilon": steps, "release_epsilon": config.protocol.local_epochs}
     return {
         **{name: defense.release_epsilon(of) if noise else None for name, of in granted.items()},
@@ -324,8 +321,8 @@ def one_training(
             yield trainer
 
 
-def check_trainer(settings: Mapping[str, Any], device: str, runs_beside_others: bool = True) -> None:
-    """Refuse arguments of a Trainer before anything is trained.
+def check_trainer(settings: Mapping[str, Any], device: str, runs_beside_others: bool = True) -> lightning.Trainer:
+    """Return a Trainer of these arguments; refuse them before anything is trained.
 
     Args:
         settings: the Trainer's arguments in the config.
@@ -344,7 +341,15 @@ def check_trainer(settings: Mapping[str, Any], device: str, runs_beside_others: 
                 f"devices {places.devices} and num_nodes {places.nodes} in each"
             )
     with quiet_lightning():
-        make_trainer(settings, device, logger=False, enable_checkpointing=False)
+        return make_trainer(settings, device, logger=False, enable_checkpointing=False)
+
+
+def check_training(prepared: Prepared, trainer: lightning.Trainer) -> None:
+    """Raise `UsageError` for what the defense or the federation would refuse when the training starts."""
+    if isinstance(prepared.model, FederatedAveraging) and isinstance(prepared.data, FederatedData):
+        prepared.model.check_training(trainer, prepared.data)
+    if any(isinstance(callback, PrivateTraining) for callback in prepared.callbacks):
+        check_private(trainer, prepared.model)
 
 
 def places_of_training(config: AuditConfig) -> Places:

@@ -47,6 +47,11 @@ class RoundSampler(EpochSampler):
         drawn = torch.randperm(self.n_clients, generator=generator(self.seed, "round", epoch))
         yield drawn[: self.n_sampled]
 
+    def most_rounds_of_a_client(self, rounds: int) -> int:
+        """How many of the first ``rounds`` rounds the client takes part in that is drawn most often."""
+        drawn = [clients for epoch in range(rounds) for clients in self.batches(epoch)]
+        return int(torch.cat(drawn).bincount().max()) if drawn else 0
+
 
 class FederatedData(lightning.LightningDataModule):
     """The clients of a federation: a batch is one round, a list of `ClientRows`, and an epoch is one batch.
@@ -104,10 +109,8 @@ class FederatedData(lightning.LightningDataModule):
         return self._numbers[self.partition[client]]
 
     def most_rounds_of_a_client(self, rounds: int) -> int:
-        """How many of the first ``rounds`` rounds the client takes part in that is drawn most often."""
-        sampler = RoundSampler(len(self.partition), self.n_sampled, self.seed)
-        drawn = [next(iter(sampler)) for _ in range(rounds)]
-        return int(torch.cat(drawn).bincount().max()) if drawn else 0
+        """See `RoundSampler.most_rounds_of_a_client`."""
+        return RoundSampler(len(self.partition), self.n_sampled, self.seed).most_rounds_of_a_client(rounds)
 
     def train_dataloader(self) -> DataLoader[list[ClientRows]]:
         """One batch per round."""

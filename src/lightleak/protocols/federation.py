@@ -133,7 +133,11 @@ class FederatedAveraging(TabularClassifier):
                 "federated averaging trains on clients: call trainer.fit(module, datamodule=FederatedData(...)), got "
                 f"{type(data).__name__}"
             )
-        _check_trainer(self.trainer)
+        self.check_training(self.trainer, data)
+
+    def check_training(self, trainer: lightning.Trainer, data: FederatedData) -> None:
+        """Refuse what `setup` refuses, before anything trains; errors as there."""
+        _check_trainer(trainer)
         if self.wrap_optimizer is not None:
             raise UsageError(
                 "in a federation the clients defend what they send: FederatedAveraging(defense=...), not wrap_optimizer"

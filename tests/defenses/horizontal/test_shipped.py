@@ -20,6 +20,7 @@ from lightleak.defenses.horizontal.shipped import (
     NVFlarePercentile,
     NVFlareSVT,
 )
+from lightleak.protocols.client_training import Defend, LocalTraining, run_client
 
 flare = pytest.importorskip("nvflare", reason="NVFlare (nvflare) is not installed")
 flower = pytest.importorskip("flwr", reason="Flower (flwr) is not installed")
@@ -84,6 +85,23 @@ def test_what_is_excluded_is_zero_and_the_rest_exact(gradient: dict[str, Tensor]
 def test_flower_clips_the_whole_update(gradient: dict[str, Tensor]) -> None:
     sent, given = flat(FlowerClipping(0.5).apply(gradient, generator(0))), flat(gradient)
     torch.testing.assert_close(sent, given * 0.5 / given.norm(), rtol=1e-5, atol=1e-8)
+
+
+def norm_sent(training: LocalTraining, defense: FlowerClipping, defend: Defend) -> float:
+    """Norm of the change of weights of a FedAvg client with 8 rows."""
+    network, inputs = torch.nn.Linear(3, 2), torch.randn(8, 3, generator=torch.Generator().manual_seed(0))
+    weights = dict(network.named_parameters())
+    labels = torch.arange(8) % 2
+    run = run_client(network, weights, {}, inputs, labels, training, seed=0, defense=defense, defend=defend)
+    return float(flat(run.trained.delta).norm())
+
+
+def test_a_fedavg_client_clips_the_weights_that_it_sends() -> None:
+    """Six local steps at 0.1; a scale that is given states the bound in weights of that training."""
+    six_steps = LocalTraining(3, 4, 0.1)
+    assert norm_sent(six_steps, FlowerClipping(0.01), "update") == pytest.approx(0.01, rel=1e-4)
+    assert norm_sent(six_steps, FlowerClipping(0.01, scale=1.2), "update") == pytest.approx(0.005, rel=1e-4)
+    assert norm_sent(LocalTraining(1, 8, 0.1), FlowerClipping(0.01), "steps") == pytest.approx(0.01, rel=1e-3)
 
 
 def test_local_dp_adds_the_noise_of_its_formula() -> None:

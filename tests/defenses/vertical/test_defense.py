@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from lightleak.core.errors import UsageError
+from lightleak.core.seeds import generator
 from lightleak.data.vertical import VerticalDataModule, VerticalRows
+from lightleak.defenses.draws import laplace
 from lightleak.defenses.vertical import VERTICAL_DEFENSES, VerticalDefense, make_defense
 from lightleak.targets.split import SplitClassifier, SplitSpec, Transform
 
@@ -45,6 +47,28 @@ def halved() -> Iterator[str]:
     VERTICAL_DEFENSES.register("halve")(HalveDefense)
     yield "halve"
     del VERTICAL_DEFENSES._entries["halve"]
+
+
+@pytest.mark.parametrize("name", ["laplace", "ppdl", "r3elu"])
+def test_processes_draw_apart_and_one_alone_as_ever(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transform is made before its process knows its rank."""
+    values = torch.linspace(-1, 1, 64).view(2, 4, 8)
+    made = [make_defense(name).transform(0) for _ in range(3)]
+    sent = [[made[0].outputs(values, True), made[0].outputs(values, False), made[0].gradients(values, values)]]
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    for rank, one in enumerate(made[1:]):
+        monkeypatch.setattr(torch.distributed, "get_rank", lambda rank=rank: rank)
+        sent.append([one.outputs(values, True), one.outputs(values, False), one.gradients(values, values)])
+    alone, first, second = sent
+    assert all(map(torch.equal, alone, first))
+    drawn = slice(None) if name == "r3elu" else slice(2, None)
+    assert not any(map(torch.equal, first[drawn], second[drawn]))
+
+
+def test_one_process_draws_the_stream_of_its_seed() -> None:
+    zeros = torch.zeros(2, 4, 8)
+    expected = laplace(zeros.shape, 0.5, zeros, generator(3, "defense", "laplace"))
+    assert torch.equal(make_defense("laplace", {"scale": 0.5}).transform(3).gradients(zeros, zeros), expected)
 
 
 def train(rows: VerticalRows, transform: Transform | None, epochs: int = 1) -> SplitClassifier:

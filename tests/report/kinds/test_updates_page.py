@@ -261,6 +261,34 @@ def test_any_part_of_any_row_may_be_missing(outline, rows: list[dict[str, Any]])
     assert "nan" not in found.text.lower().split() and "None" not in found.text.split()
 
 
+@pytest.mark.parametrize(
+    ("defense", "unit", "says"),
+    [
+        (
+            "nvflare_svt",
+            "client",
+            "NVFlare SVTPrivacy (differential privacy for a client's whole update, as NVFlare claims, not verified, at "
+            "δ 1e-05: ε 0.5 of one update)",
+        ),
+        (
+            "flower_local_dp",
+            "client",
+            "Flower local DP (differential privacy for a client's whole update, at δ 1e-05: ε 0.5 of one update)",
+        ),
+        (
+            "dp_sgd",
+            None,
+            "DP-SGD (differential privacy for every row, at δ 1e-05: ε 0.5 of one update, for a server that knows its "
+            "batch)",
+        ),
+    ],
+)
+def test_a_guarantee_names_its_unit_and_who_only_claims_it(outline, defense: str, unit: str | None, says: str) -> None:
+    granted = {"release_epsilon": 0.5, "delta": 1e-5, "privacy_unit": unit}
+    rows = measured((0.5, 0.6), attack="exact", defense=defense, **granted)
+    assert says in outline_of(outline, run_of(*rows)).text
+
+
 def test_several_runs_stand_side_by_side(outline, make_named_run, tmp_path: Path) -> None:
     first = make_named_run("plain")(batch_sizes=(8,), n_batches=2)
     second = make_named_run("noisy")(batch_sizes=(8,), n_batches=2, extra={"defense": "noise"})

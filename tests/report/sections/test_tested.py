@@ -14,6 +14,8 @@ import pytest
 from lightleak.attacks import ATTACKS
 from lightleak.core.results import ReleasedRow, Row, UpdateRow, VerticalRow
 from lightleak.core.threat_model import Aim, Does, Knows, Sees, Threat, Who
+from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
+from lightleak.defenses.vertical import VERTICAL_DEFENSES
 from lightleak.report.attacks import aims_of
 from lightleak.report.blocks import Page
 from lightleak.report.page import render
@@ -23,6 +25,8 @@ from lightleak.report.sections.tested import (
     AIMS,
     CONTROLLER,
     NO_NOISE,
+    NOISELESS,
+    NOISY,
     NOT_TESTED,
     UNCLAIMED,
     UNKNOWN,
@@ -162,6 +166,22 @@ def test_where_noise_is_added_follows_from_the_point_of_the_defense() -> None:
     for row in (replace(noisy, defense="clipped"), replace(shared, defense="half", defense_name="withdraw")):
         said = answers(drawn(row))
         assert said["trust"].startswith("No noise is added") and said["defense_tested"].startswith(NO_NOISE)
+
+
+@pytest.mark.parametrize("name", ["DP-SGD, noise multiplier 1, rows clipped to norm 1", "DPOptimizer", "noised"])
+def test_of_a_defense_that_an_update_describes_no_noise_is_denied(name: str) -> None:
+    described = UpdateRow(attack="exact", defense=name, threat=SERVER)
+    said = answers(drawn(described))
+    assert said["defense_tested"] == f"Attacked under {name} (whether it adds noise is not known)"
+    assert said["trust"] == UNKNOWN
+    both = answers(drawn(described, replace(described, defense="gaussian_noise", defense_strength=0.01)))
+    assert both["defense_tested"].startswith("Attacked under noise of standard deviation 0.01; ")
+    assert answers(drawn(replace(described, defense="none")))["defense_tested"] == NO_NOISE
+
+
+def test_of_every_registered_defense_it_is_known_whether_it_adds_noise() -> None:
+    registered = {*UPDATE_DEFENSES, *TRAINING_DEFENSES, *VERTICAL_DEFENSES} - {"none"}
+    assert sorted((*NOISY, *NOISELESS)) == sorted({*registered, "clipped"})
 
 
 def test_trainings_of_one_noise_state_an_epsilon_each() -> None:

@@ -52,6 +52,10 @@ class UpdateDefense(HorizontalDefense):
             Same names, shapes, types and devices.
         """
 
+    def acting_at(self, factor: float) -> "UpdateDefense":
+        """The defense of a FedAvg client whose change of weights is ``-factor`` times what `apply` gets."""
+        return self
+
 
 UPDATE_DEFENSES: Registry[type[UpdateDefense]] = Registry("defense")
 """Transforms of an update by name; called with their settings."""

@@ -95,7 +95,7 @@ class PrivateTraining(lightning.Callback):
         """
         if stage != "fit":
             return
-        _check_trainer(trainer, pl_module)
+        check_trainer(trainer, pl_module)
         self._resolved = self.defense.resolved(self.sampler.sample_rate, self._planned_steps(trainer))
         self._undo.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message="Full backward hook is firing")
@@ -171,7 +171,8 @@ class PrivateTraining(lightning.Callback):
         return min(limits, default=0)
 
 
-def _check_trainer(trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
+def check_trainer(trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
+    """Raise `UsageError` where a Trainer or the state of the network would break the guarantee."""
     if not isinstance(trainer.strategy, SingleDeviceStrategy):
         raise UsageError(f"dp_sgd trains on one device, got {type(trainer.strategy).__name__}")
     if not module.automatic_optimization:

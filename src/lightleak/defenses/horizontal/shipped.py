@@ -9,7 +9,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,13 +34,23 @@ class FrameworkFilter(UpdateDefense):
     Attributes:
         extra: the extra of this package that installs the framework.
         package: import name of the framework, and name of its logger.
-        scale: factor from a mean gradient to the change of weights that the client sends: its learning rate times its
-            local steps. Bounds that a filter states in weights depend on it.
+        scale: factor from a mean gradient to the change of weights that the client sends, in which a filter states its
+            bounds. None: in FedAvg the local learning rate times the local steps (``point: steps``: the learning rate),
+            in FedSGD 1.
     """
 
     extra: ClassVar[str]
     package: ClassVar[str]
-    scale: float
+    scale: float | None
+
+    @property
+    def factor(self) -> float:
+        """``scale``, or 1 where it is not set."""
+        return 1.0 if self.scale is None else self.scale
+
+    def acting_at(self, factor: float) -> UpdateDefense:
+        """See `UpdateDefense.acting_at`."""
+        return replace(self, scale=factor) if self.scale is None else self  # type: ignore[type-var]
 
     @abstractmethod
     def filtered(self, change: Change) -> Change:
@@ -60,13 +70,13 @@ class FrameworkFilter(UpdateDefense):
 
     def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
         """See `UpdateDefense.apply`; a tensor that the framework leaves out is zero."""
-        change = {name: (-self.scale * gradient[name].float()).cpu().numpy() for name in sorted(gradient)}
+        change = {name: (-self.factor * gradient[name].float()).cpu().numpy() for name in sorted(gradient)}
         import_optional(self.package, f"{self.name} runs the framework's own code", self.extra)
         with loggers_at(logging.WARNING, self.package), _numpy_draws(draws):  # it logs a line for every update
             sent = self.filtered(change)
         zero = np.zeros((), np.float32)
         return {
-            name: (torch.as_tensor(sent.get(name, zero)) / -self.scale).to(g).expand(g.shape).clone()
+            name: (torch.as_tensor(sent.get(name, zero)) / -self.factor).to(g).expand(g.shape).clone()
             for name, g in gradient.items()
         }
 
@@ -139,7 +149,7 @@ class NVFlarePercentile(NVFlareFilter):
 
     percentile: float = bounded(10, ge=0, le=100)
     gamma: float = bounded(0.01, gt=0)
-    scale: float = bounded(1.0, gt=0)
+    scale: float | None = bounded(None, gt=0)
 
     def arguments(self) -> dict[str, Any]:
         """See `NVFlareFilter.arguments`."""
@@ -185,12 +195,12 @@ class NVFlareSVT(NVFlareFilter):
     epsilon: float = bounded(0.1, gt=0)
     gamma: float = bounded(1e-5, gt=0)
     tau: float = bounded(1e-6, ge=0)
-    scale: float = bounded(1.0, gt=0)
+    scale: float | None = bounded(None, gt=0)
 
     @property
     def knowledge(self) -> KnownTo:
         """See `HorizontalDefense.knowledge`: at which size a gradient is cut off, and the scale of the noise."""
-        cut = self.gamma / self.scale
+        cut = self.gamma / self.factor
         return {"exact_signs": {"cut": cut, "noise": 2 * cut / self.noise_var}}
 
     def arguments(self) -> dict[str, Any]:
@@ -233,7 +243,7 @@ class NVFlareExclude(NVFlareFilter):
     known_to: ClassVar[KnownTo] = {"exact_pruned": {}}
 
     exclude: str = "bias"
-    scale: float = bounded(1.0, gt=0)
+    scale: float | None = bounded(None, gt=0)
 
     def __post_init__(self) -> None:
         if not self.exclude:
@@ -308,7 +318,7 @@ class FlowerClipping(FlowerMod):
     known_to: ClassVar[KnownTo] = {"exact": {}, "exact_fedavg": {}}
 
     clipping_norm: float = bounded(1.0, gt=0)
-    scale: float = bounded(1.0, gt=0)
+    scale: float | None = bounded(None, gt=0)
 
     def mod(self, mods: Any) -> Any:
         """See `FlowerMod.mod`."""
@@ -350,7 +360,7 @@ class FlowerLocalDP(FlowerMod):
     clipping_norm: float = bounded(1.0, gt=0)
     sensitivity: float = bounded(1.0, gt=0)
     delta: float = bounded(1e-5, gt=0, lt=1)
-    scale: float = bounded(1.0, gt=0)
+    scale: float | None = bounded(None, gt=0)
 
     def mod(self, mods: Any) -> Any:
         """See `FlowerMod.mod`."""

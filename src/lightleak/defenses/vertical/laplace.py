@@ -1,14 +1,14 @@
 """D1: Laplace noise on the gradients that come back to the parties (ProVFL, Sec. VII-A)."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from lightleak.core.bounds import bounded
 from lightleak.core.facts import Facts
-from lightleak.core.seeds import generator
-from lightleak.defenses.draws import laplace
+from lightleak.defenses.draws import laplace, of_this_process
 from lightleak.defenses.vertical.defense import VERTICAL_DEFENSES, VerticalDefense
 from lightleak.targets.split import Transform
 
@@ -44,15 +44,20 @@ class LaplaceDefense(VerticalDefense):
 
     def transform(self, seed: int) -> Transform:
         """See `VerticalDefense`."""
-        return LaplaceTransform(self.scale, generator(seed, "defense", self.name))
+        return LaplaceTransform(self.scale, seed)
 
 
 class LaplaceTransform(Transform):
     """Adds the noise of one training."""
 
-    def __init__(self, scale: float, draws: torch.Generator) -> None:
+    def __init__(self, scale: float, seed: int) -> None:
         self.scale = scale
-        self.draws = draws
+        self.seed = seed
+
+    @cached_property
+    def draws(self) -> torch.Generator:
+        """Made at the first draw, when the rank of this process is known."""
+        return of_this_process(self.seed, "defense", LaplaceDefense.name)
 
     def gradients(self, gradients: Tensor, outputs: Tensor) -> Tensor:
         """Gradients ``[parties, batch, width]`` with noise."""

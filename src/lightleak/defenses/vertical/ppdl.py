@@ -1,6 +1,7 @@
 """D2: selective noisy gradients (Shokri and Shmatikov, CCS 2015; ProVFL, Sec. VII-B)."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -8,8 +9,7 @@ from torch import Tensor
 
 from lightleak.core.bounds import bounded
 from lightleak.core.facts import Facts
-from lightleak.core.seeds import generator
-from lightleak.defenses.draws import exponential, laplace, uniform
+from lightleak.defenses.draws import exponential, laplace, of_this_process, uniform
 from lightleak.defenses.vertical.defense import VERTICAL_DEFENSES, VerticalDefense
 from lightleak.targets.split import Transform
 
@@ -63,7 +63,7 @@ class PpdlDefense(VerticalDefense):
 
     def transform(self, seed: int) -> Transform:
         """See `VerticalDefense`."""
-        return PpdlTransform(self, generator(seed, "defense", self.name))
+        return PpdlTransform(self, seed)
 
     def describe(self) -> str:
         """See `VerticalDefense`."""
@@ -74,9 +74,14 @@ class PpdlDefense(VerticalDefense):
 class PpdlTransform(Transform):
     """Chooses and perturbs the gradients of one training."""
 
-    def __init__(self, defense: PpdlDefense, draws: torch.Generator) -> None:
+    def __init__(self, defense: PpdlDefense, seed: int) -> None:
         self.defense = defense
-        self.draws = draws
+        self.seed = seed
+
+    @cached_property
+    def draws(self) -> torch.Generator:
+        """Made at the first draw, when the rank of this process is known."""
+        return of_this_process(self.seed, "defense", self.defense.name)
 
     def gradients(self, gradients: Tensor, outputs: Tensor) -> Tensor:
         """What travels of gradients ``[parties, batch, width]``, each party's on its own."""

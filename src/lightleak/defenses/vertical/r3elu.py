@@ -37,12 +37,12 @@ from torch import Tensor
 
 from lightleak.core.bounds import bounded
 from lightleak.core.facts import Facts
-from lightleak.core.seeds import generator
-from lightleak.defenses.draws import laplace, uniform
+from lightleak.defenses.draws import laplace, of_this_process, uniform
 from lightleak.defenses.vertical.defense import VERTICAL_DEFENSES, VerticalDefense
 from lightleak.targets.split import Transform
 
 Budget = Literal["record", "value"]
+Use = Literal["forward", "test", "backward"]
 
 
 @VERTICAL_DEFENSES.register(
@@ -96,22 +96,27 @@ class R3eluTransform(Transform):
 
     def __init__(self, defense: R3eluDefense, seed: int) -> None:
         self.defense = defense
-        self.forward_draws, self.test_draws, self.backward_draws = (
-            generator(seed, "defense", defense.name, use) for use in ("forward", "test", "backward")
-        )
+        self.seed = seed
+        self._made: dict[Use, torch.Generator] = {}
+
+    def draws(self, use: Use) -> torch.Generator:
+        """The generator for one use, made at its first draw, when the rank of this process is known."""
+        if use not in self._made:
+            self._made[use] = of_this_process(self.seed, "defense", self.defense.name, use)
+        return self._made[use]
 
     def outputs(self, outputs: Tensor, training: bool) -> Tensor:
         """Randomized outputs ``[parties, batch, width]``, differentiable in those that responded."""
         if not (training or self.defense.at_test):
             return outputs
-        draws = self.forward_draws if training else self.test_draws
+        draws = self.draws("forward" if training else "test")
         values, responds, noise = self._randomize(outputs, self.defense.output_bound, draws)
         return torch.relu(values + noise) * responds
 
     def gradients(self, gradients: Tensor, outputs: Tensor) -> Tensor:
         """Randomized gradients ``[parties, batch, width]``."""
         bound = self.defense.gradient_bound / gradients.shape[1]
-        values, responds, noise = self._randomize(gradients, bound, self.backward_draws)
+        values, responds, noise = self._randomize(gradients, bound, self.draws("backward"))
         return values * responds + noise
 
     def _randomize(self, values: Tensor, bound: float, draws: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:

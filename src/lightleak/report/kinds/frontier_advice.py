@@ -138,8 +138,9 @@ class Recommendation:
         best, found = self.guaranteed, self.cheapest
         if best is None or best.bound is None:
             return "No tested setting limits what an attack that nobody has tried reads from one message."
+        records = "records of equal label" if best.shares_labels else "records"
         limit = (
-            f"any attack on one message, tried or not, tells which of two records was used at most "
+            f"any attack on one message, tried or not, tells which of two {records} was used at most "
             f"{100 * best.bound:.1f} times in 100 (a coin: 50)"
         )
         if found is best:

@@ -251,8 +251,13 @@ class Point(Group[FrontierRow]):
         return curve_title(self.first.curve) + ("" if strength is None else f" {strength:g}") + self.settings_named
 
     def granted(self, name: str) -> float | None:
-        """``epsilon``, ``release_epsilon`` or ``delta`` of its training; None where it guarantees nothing."""
-        return next(iter(self.values(name)), None)
+        """Largest ``epsilon``, ``release_epsilon`` or ``delta`` of its trainings; None where one guarantees nothing.
+
+        Before a training has finished, that of the attacked updates.
+        """
+        trainings = [row.number(name) for row in self.rows if row.is_training]
+        known = [value for value in trainings or self.values(name) if value is not None]
+        return max(known, default=None) if len(known) >= len(trainings) else None
 
     @property
     def bound(self) -> float | None:
@@ -268,6 +273,11 @@ class Point(Group[FrontierRow]):
         if row.defense == "dp_sgd" and row.defense_option == "noise_multiplier" and row.defense_strength and epochs:
             return success_bound(row.defense_strength / math.sqrt(epochs), COIN)
         return None if epsilon is None else success_bound_of_epsilon(epsilon, self.granted("delta") or 0.0, COIN)
+
+    @property
+    def shares_labels(self) -> bool:
+        """Whether its updates carry their labels, which no noise covers: a bound is then about rows of one label."""
+        return any("true" in (row.labels, row.label_setting) for row in self.rows)
 
     @property
     def is_bounded(self) -> bool:

@@ -28,7 +28,7 @@ from lightleak.report.sections.certificates import certificates_section
 from lightleak.report.sections.people import people_section
 from lightleak.report.sections.rows import rows_section, typical_batch
 from lightleak.report.sections.subject_and_run import audit_page, run_section, subject_section
-from lightleak.report.sections.tested import evidence_section
+from lightleak.report.sections.tested import CLAIMED, evidence_section
 from lightleak.report.sections.training import training_section
 
 ACCURACY = "cell_accuracy"
@@ -81,6 +81,7 @@ def _subject(runs: Sequence[Run], main: Sequence[UpdateGroup], groups: Sequence[
     rows = [group.first for group in attacks(main) or main]
     # The rows of the training hold the privacy that was granted; runs of other lengths were granted another.
     granted = by_key((g.first for g in groups if g.first.epsilon is not None), _defended)
+    defended = [one for row in rows for one in granted.get(_defended(row), [row])]
     on_fedavg = any(row.on_fedavg for row in rows)
     sizes = sorted({group.first.size for group in main if group.first.size is not None})
     facts: list[tuple[str, list[str]]] = [
@@ -89,7 +90,7 @@ def _subject(runs: Sequence[Run], main: Sequence[UpdateGroup], groups: Sequence[
         ("What travels", [what_the_server_gets(row) for row in rows]),
         ("Rows behind an update" if on_fedavg else "Rows in a client's batch", list(map(str, sizes)) or ["not stated"]),
         ("When", [source_phrase(row.source) for row in rows]),
-        ("Defense", [words("defended", one) for row in rows for one in granted.get(_defended(row), [row])]),
+        ("Defense", [words("defended", one, CLAIMED.get(one.defense, "")) for one in defended]),
     ]
     servers = dict.fromkeys(words("server", group.first) for group in main if group.first.on_fedavg)
     return subject_section(runs, facts, after=(*servers, words("assumed")))

@@ -32,6 +32,11 @@ NOISY = (
     "gaussian_noise", "laplacian_noise", "dp_sgd", "nvflare_svt", "flower_local_dp", "laplace", "ppdl", "r3elu",
 )  # fmt: skip
 """Defenses that add noise."""
+NOISELESS = (
+    "clipped", "clipping", "flower_clipping", "gradient_compression", "nvflare_exclude", "nvflare_percentile",
+    "quantization", "random_pruning", "shuffle", "sign", "transport", "withdraw",
+)  # fmt: skip
+"""Defenses that add none. Of all others, such as those a recorded update describes in words, it is not known."""
 
 POINTS = {"update": "to its update before it is sent", "steps": "in every step of its local training"}
 """Where a client adds noise, by the ``point`` of its defense."""
@@ -161,7 +166,9 @@ def _answers(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, str]:
     defended = [row for row in rows if not row.is_undefended]
     defenses = dict.fromkeys(map(_title, defended))
     noisy = dict.fromkeys(_title(row) for row in defended if _name(row) in NOISY)
-    in_spite = f"Attacked under {'; '.join(noisy)}" if noisy else joined(NO_NOISE, *defenses, by=": ")
+    unclear = dict.fromkeys(_title(row) for row in defended if _name(row) not in (*NOISY, *NOISELESS))
+    under = [*noisy, *(f"{name} (whether it adds noise is not known)" for name in unclear)]
+    in_spite = f"Attacked under {'; '.join(under)}" if under else joined(NO_NOISE, *defenses, by=": ")
     versions = dict.fromkeys(
         f"LightLeak {version}" for run in runs if (version := (run.environment.get("packages") or {}).get("lightleak"))
     )
@@ -180,7 +187,7 @@ def _answers(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, str]:
         "worst": f"Tested as {who}, seeing {seen(attacks)}; in no other role" if who else "",
     }
     if rows:
-        found |= _guarantees(defended) | {"trust": _trust(runs, rows, bool(noisy))}
+        found |= _guarantees(defended) | {"trust": "" if unclear else _trust(runs, rows, bool(noisy))}
     return found
 
 

@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from lightleak.core.errors import UsageError
-from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
+from lightleak.defenses.horizontal import DPSGD, TRAINING_DEFENSES, UPDATE_DEFENSES
 from lightleak.defenses.horizontal.shipped import FrameworkFilter
 from lightleak.experiments.config import DataConfig
 from lightleak.experiments.federation_config import ProtocolConfig
@@ -34,6 +34,23 @@ def test_the_shipped_config_measures_every_defense_there_is() -> None:
 def test_a_config_is_the_same_after_it_was_written(small) -> None:
     config = small(defenses=[{"name": "dp_sgd", "strengths": [1], "options": {"max_grad_norm": 0.5}}])
     assert FrontierConfig.parse(yaml.safe_load(yaml.safe_dump(config.to_dict()))) == config
+
+
+def test_a_target_epsilon_gives_one_noise_to_all_seeds_of_a_federation() -> None:
+    """Their rounds of the most drawn client differ; the one with most spends the target, the others less."""
+    protocol = ProtocolConfig("fedavg", clients=20, clients_per_round=4, rounds=10, client_rows=32)
+    curve = Curve("dp_sgd", (5.0,), {}, "target_epsilon", acts_on="steps")
+    config = FrontierConfig(
+        DataConfig("german"), protocol=protocol, defenses=(curve,), attacks={"tableak_fedavg": {}}, seeds=5
+    )
+    point = config.points[1]
+    (noise,) = {config.audit_at(point, seed).defense.options["noise_multiplier"] for seed in (None, *range(5))}
+    steps = [protocol.steps_of_a_row(config.training_seed(seed)) for seed in range(5)]
+    spent = [DPSGD(noise_multiplier=noise).release_epsilon(of) for of in steps]
+    assert len(set(steps)) > 1 and max(spent) == pytest.approx(5.0)
+    assert point.facts()["defense_settings"]["options"] == {"target_epsilon": 5.0}
+    fedsgd = FrontierConfig(DataConfig("german"), defenses=(replace(curve, acts_on="update"),))
+    assert fedsgd.audit_at(fedsgd.points[1], 0).defense.options == {"target_epsilon": 5.0}
 
 
 def test_a_curve_varies_its_first_setting_or_the_one_it_names() -> None:

@@ -149,6 +149,13 @@ def test_a_guarantee_adds_a_bound_on_attacks_that_nobody_has_tried() -> None:
     assert advised(loose).guaranteed is None and "No tested setting limits" in advised(loose).guarantee
 
 
+@pytest.mark.parametrize(("labels", "said"), [("true", "records of equal label was"), ("restored", "records was")])
+def test_a_bound_is_about_records_of_equal_label_where_labels_are_shared(labels: str, said: str) -> None:
+    found = rows("dp_sgd", around(0.5), GOOD, 2.0)
+    frontier = [replace(row, label_setting=labels) for row in (*rows("none", around(0.8)), *GUESSES, *found)]
+    assert f"which of two {said} used" in recommend(*compare(frontier)).guarantee
+
+
 def test_a_guarantee_is_known_from_epsilon_where_the_noise_is_not() -> None:
     local = rows("flower_local_dp", around(0.5), GOOD, 0.2, epsilon=2.0, release_epsilon=0.2, delta=1e-5)
     assert advised(local).cheapest.bound == pytest.approx(0.5 * 2.718281828**0.2 + 1e-5)

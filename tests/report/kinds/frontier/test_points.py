@@ -119,6 +119,18 @@ def test_runs_are_pooled_and_settings_stay_apart() -> None:
     assert (first.first.dataset, second.first.dataset) == ("adult", "german")
 
 
+@pytest.mark.parametrize("name", ["epsilon", "release_epsilon"])
+def test_a_point_grants_what_its_least_private_training_does(name: str) -> None:
+    """Under FedAvg with `clients_per_round` the rounds of a client, and so epsilon, depend on the seed."""
+    rows = trained({"defense": "dp_sgd"}, (0.8, 0.7, 0.9))
+    spent = [replace(row, **{name: epsilon}) for row, epsilon in zip(rows, (4.38, 4.98, 4.97), strict=True)]
+    for order in (spent, spent[::-1]):
+        assert Point((*order, *attacked({"defense": "dp_sgd"}, "tableak", (0.5,)))).granted(name) == 4.98
+    assert Point((*spent, replace(rows[0], seed=3))).granted(name) is None
+    filtered = attacked({"defense": "nvflare_svt"}, "tableak", (0.5,), **{name: 2.0})
+    assert Point(tuple(filtered)).granted(name) == 2.0
+
+
 def test_points_of_one_strength_are_told_apart_by_their_other_settings() -> None:
     def of(**options: float) -> list[FrontierRow]:
         settings = {"name": "dp_sgd", "options": {"noise_multiplier": 1.0, **options}, "point": "update"}

@@ -9,6 +9,7 @@ from lightleak.core.bounds import Bounds, Section, bounded, require_within
 from lightleak.core.errors import UsageError, placed
 from lightleak.core.former_names import note_once
 from lightleak.core.seeds import derive_seed
+from lightleak.defenses.horizontal import DPSGD
 from lightleak.experiments.config import AuditConfig, FederatedConfig, InitialConfig, TrainingConfig
 from lightleak.experiments.federation_config import NO_DEFENSE, DefenseConfig, defense_class, defense_of, make_defense
 from lightleak.experiments.settings import MOST_SEEDS
@@ -260,7 +261,19 @@ class FrontierConfig(FederatedConfig):
         shared: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(FederatedConfig)}
         shared |= {"training": self._training, "attacks": self._attacks_of(point)}
         shared |= {} if training is None else {"seed": self.training_seed(training)}
-        return AuditConfig(**shared, defense=point.config)
+        return AuditConfig(**shared, defense=self._decided(point.config))
+
+    def _decided(self, defense: DefenseConfig) -> DefenseConfig:
+        """The defense with the noise that a target epsilon needs under FedAvg, where trainings draw other clients.
+
+        It is that of the training with most rounds of a client, for all trainings and attacks of the point.
+        """
+        made = defense_of(defense)
+        if not self.protocol.is_fedavg or not isinstance(made, DPSGD) or made.target_epsilon is None:
+            return defense
+        steps = max(self.protocol.steps_of_a_row(self.training_seed(training)) for training in range(self.seeds))
+        settings = {name: value for name, value in defense.options.items() if name != "target_epsilon"}
+        return replace(defense, options=settings | {"noise_multiplier": made.resolved_for(steps).noise()})
 
     def _attacks_of(self, point: Point) -> dict[str, dict[str, Any]]:
         """Attacks of the config, guessing, and what knows the defense; what the config sets goes before."""

@@ -28,7 +28,14 @@ from lightleak.experiments.experiment import Experiment, target_name
 from lightleak.experiments.federation_config import defense_of
 from lightleak.experiments.observed import Observed, named_captures, recall, shared, version_of
 from lightleak.experiments.row_facts import capture_facts, defense_facts, protocol_facts, release_facts
-from lightleak.experiments.training import TRAINING_FILE, check_trainer, client_defense, client_rows, prepare_training
+from lightleak.experiments.training import (
+    TRAINING_FILE,
+    check_trainer,
+    check_training,
+    client_defense,
+    client_rows,
+    prepare_training,
+)
 from lightleak.experiments.unit import StoredUpdate, Unit
 from lightleak.protocols.records import load_truth
 from lightleak.protocols.replay import require_replay
@@ -39,7 +46,7 @@ from lightleak.targets.spec import NetworkSpec
 def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> list[Unit]:
     """Every attack on every observation of the run, in a fixed order."""
     client = shared(fresh_clients(config, experiment).observe)
-    defended = release_facts(config.defense, experiment.spec)
+    defended = release_facts(config.defense, experiment.spec, shares_statistics(config))
     if not config.defense.is_none:
         defended = defense_facts(config.defense, folder / TRAINING_FILE, config.protocol.local_epochs) | defended
     observed: list[tuple[str, Callable[[], Observed], dict[str, Any], bool]] = []
@@ -189,8 +196,8 @@ def check_served(config: AuditConfig, experiment: Experiment, pass_over: bool = 
     """
     device = resolve_device(config.device)
     if config.rounds > 0:
-        check_trainer(config.training.trainer, config.device, runs_beside_others=False)
-        prepare_training(config, experiment)
+        trainer = check_trainer(config.training.trainer, config.device, runs_beside_others=False)
+        check_training(prepare_training(config, experiment), trainer)
     fresh = fresh_clients(config, experiment)
     firsts = [_first_update(fresh, size) for size in client_sizes(config, experiment)]
     left_out: dict[str, UsageError] = {}
