@@ -234,6 +234,15 @@ def test_under_each_defense_the_attack_is_chosen_on_other_seeds() -> None:
     assert rise and rise.mean == pytest.approx(0.15) and after.untried == ("ProVFL-M, MR",)
 
 
+def test_a_defense_is_known_by_its_name_and_not_by_its_label() -> None:
+    withdrawn = replace(result(), **WITHDRAWN)
+    plain, defended, odd = compare(
+        [result(defense="plain", defense_name="none"), withdrawn, replace(withdrawn, defense="none")]
+    )
+    assert not plain.is_defended and plain.defense_label == "no defense" and odd.is_defended
+    assert undefended([plain, defended]) == [plain]
+
+
 def test_nothing_is_compared_where_no_seed_or_attack_is_shared() -> None:
     other_seed = [replace(result(7), **WITHDRAWN)]
     other_attack = [replace(row, **WITHDRAWN) for row in errors("aia", 0.1)]
