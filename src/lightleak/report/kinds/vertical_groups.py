@@ -157,8 +157,8 @@ def attack_name(row: VerticalRow) -> str:
 
 
 def seed_of(row: VerticalRow) -> str:
-    """The key by which rows of one group differ."""
-    return str(row.seed)
+    """The key by which rows of one group differ: the seed, and the capture where captures were attacked."""
+    return str(row.seed) if row.capture is None else f"{row.capture}, seed {row.seed}"
 
 
 def compare(rows: Iterable[VerticalRow]) -> tuple[VerticalGroup, ...]:
