@@ -110,6 +110,15 @@ def test_points_stand_with_no_defense_first_and_by_strength(make_frontier) -> No
     assert [one.granted("epsilon") for one in frontier.guaranteed] == [9.83, 2.94, 1.02]
 
 
+def test_points_are_compared_on_the_trainings_that_both_have() -> None:
+    """The second lacks the trainings on which every point is less accurate, and is worse on those it has."""
+    whole = point("whole", (0.84, 0.82, 0.80, 0.78), (0.3, 0.4))
+    interrupted = point("interrupted", (0.835, 0.815), (0.3, 0.4))
+    assert interrupted.place[0] > whole.place[0]
+    first, second = standings([whole, interrupted])
+    assert first.is_best and not second.is_best and second.rivals == (whole,)
+
+
 def test_what_a_second_run_repeats_counts_once() -> None:
     """Runs with one seed and other defenses have the same undefended trainings, clients and guesses."""
     none = [*GUESSES, *attacked(NONE, "tableak", (0.7, 0.9)), *trained(NONE, (0.8, 0.9))]
