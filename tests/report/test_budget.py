@@ -39,6 +39,8 @@ SHORT = of("tableak", {"restarts": "30", "steps": "750"})
         (of("plgmi", {"bridge": "exact"}), f"PLG-MI (settings not all stated). {NOTHING_FOLLOWS}"),
         (of("tableak", {"restarts": "many", "steps": "1500"}), f"(settings not all stated). {NOTHING_FOLLOWS}"),
         (of("provfl_b", {"samples": "20", "queries": "100"}), "ProVFL-B, 20 samples in place of 200. "),
+        (of("provfl_b_mixture", {"estimator": "mixture", "samples": "1"}), "ProVFL-B, mixture (as published)."),
+        (of("provfl_m", {"estimator": "mixture", "queries": "1"}), "ProVFL-M (as published)."),
         (of("audit_max", {"tableak.steps": "50"}), "Exact + TabLeak, 50 steps in place of 1500. "),
         (of("aia", {"network": "mlp"}), "Attack budget: AIA (as published)."),
         (of("tableak"), f"Attack budget: TabLeak (settings not stated). {NOTHING_FOLLOWS}"),

@@ -108,12 +108,21 @@ def knowing(defense: str) -> Mapping[str, Mapping[str, str]]:
     return next((of["knowing"][defense] for of in known() if defense in of["knowing"]), {})
 
 
+def is_closed_form(options: Mapping[str, str]) -> bool:
+    """Whether settings of distribution comparison leave nothing to draw, whatever its amounts of work say."""
+    return options.get("estimator") == "mixture"
+
+
 def work(options: Mapping[str, str]) -> dict[str, int]:
-    """Return the settings that are amounts of `WORK`, those of stages included.
+    """Return the settings that are amounts of `WORK`, those of stages included; none of a closed form.
 
     >>> work({"steps": "50", "precision": "float32", "exact.chains": "many", "exact.sweeps": "3"})
     {'steps': 50, 'exact.sweeps': 3}
+    >>> work({"estimator": "mixture", "samples": "200"})
+    {}
     """
+    if is_closed_form(options):
+        return {}
     return {
         name: int(text) for name, text in options.items() if name.rpartition(".")[2] in WORK and str(text).isdigit()
     }

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lightleak.core.results import NONE, Row
-from lightleak.report.attacks import WORK, known, work
+from lightleak.report.attacks import WORK, is_closed_form, known, work
 from lightleak.report.format import attack_title
 
 BASELINES = ("random", "prior", "aia_raw", "aia_raw_adjusted", "public_random", "public_pseudo_labeled")
@@ -77,6 +77,8 @@ def _stated(attack: str, options: Mapping[str, str]) -> tuple[str, bool]:
     (', 1 restart in place of 30', False)
     """
     (source, usual), spent = _usual(attack), work(options)
+    if is_closed_form(options):
+        usual = {}
     lacking = (f"{_counted(spent[name], name)} in place of {n}" for name, n in usual.items() if spent.get(name, n) < n)
     if less := ", ".join(dict.fromkeys(lacking)):
         return f", {less}", False

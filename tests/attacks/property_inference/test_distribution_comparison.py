@@ -43,7 +43,8 @@ def attack(name="provfl_b", **options):
 @pytest.mark.parametrize("estimator", [*REGRESSORS, "mixture"])
 def test_every_estimator_finds_the_fraction(estimator):
     # Support vectors need norms of some spread; the made ones have it.
-    estimate = attack(**{**SMALL, "estimator": estimator}).run(observe(shift=2.0))
+    small = {} if estimator == "mixture" else SMALL
+    estimate = attack(**{**small, "estimator": estimator}).run(observe(shift=2.0))
     assert estimate.fraction == pytest.approx(FRACTION, abs=0.06)
     assert estimate.low <= estimate.fraction <= estimate.high < 1
     assert estimate.high - estimate.low > 0
@@ -180,6 +181,7 @@ def test_clipping_keeps_estimates_in_range():
         ({"samples": 0}, "samples must be at least 1, got 0"),
         ({"queries": 0}, "queries must be at least 1"),
         ({"sample_size": 2.5}, "sample_size must be a whole number"),
+        ({"estimator": "mixture", "queries": 1}, "mixture draws no populations; leave out queries"),
         ({"n_quantiles": 3000}, "n_quantiles must be at most sample_size 2000, got 3000"),
         ({"fraction_step": 3}, "fraction_step must divide 100"),
         ({"ensemble": "weighted", "held_out": 0}, "needs held_out above 0, got 0"),
@@ -189,6 +191,21 @@ def test_clipping_keeps_estimates_in_range():
 def test_settings_are_checked_before_any_work(options, message):
     with pytest.raises(UsageError, match=message):
         attack(**options)
+
+
+@pytest.mark.parametrize("name", ["provfl_b_mixture", "provfl_b_discriminant"])
+def test_what_the_published_code_lacks_is_not_made_as_published(name):
+    with pytest.raises(UsageError, match="no setting as_published"):
+        attack(name, as_published=True)
+
+
+def test_the_threat_model_counts_rows_once():
+    seen = observe(m=50)
+    known = dataclasses.replace(
+        seen.auxiliary, ids=seen.auxiliary.ids.repeat(2), has_property=seen.auxiliary.has_property.repeat(2)
+    )
+    found = attack("provfl_b_mixture").run(dataclasses.replace(seen, auxiliary=known))
+    assert found.threat.sample == 100
 
 
 def test_a_kind_that_cannot_be_seen_is_refused():

@@ -108,7 +108,7 @@ def test_the_estimate_is_that_of_distribution_comparison() -> None:
 
 def test_the_variant_that_cheats_says_so() -> None:
     seen, _, _ = observe("C1")
-    published = attack(as_published=True, estimator="mixture", sample_size=500)
+    published = attack(as_published=True, estimator="mixture")
     assert "this variant cheats" in published.run(seen).threat_model
     assert published.training_part("C1").label_replacement == LabelReplacementConfig.as_published()
     assert published.training_part("C1").model_refinement == ModelRefinementConfig.as_published()

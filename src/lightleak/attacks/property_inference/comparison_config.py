@@ -15,6 +15,8 @@ from lightleak.core.parties import Kind
 Summary = Norm | Literal["discriminant"]
 Ensemble = Literal["mean", "weighted"]
 MIXTURE = "mixture"
+DRAWS = ("samples", "sample_size", "queries")
+"""Settings of the populations that a regressor learns from and answers on."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class DistributionComparisonConfig(AttackSettings):
         ensemble: how kinds are merged: plain ``mean`` (paper), or ``weighted`` for the least variance.
         features: what a regressor sees of a population: ``quantiles``, or all its norms ``sorted`` (published code).
         n_quantiles: quantiles of a population.
-        samples: R, populations a regressor learns from.
+        samples: R, populations a regressor learns from; a mixture takes none of these three.
         sample_size: M, norms of a population.
         queries: Q, queries of M records each; one has no spread, and with it a regressor's interval is not made.
         fraction_step: q in percent, the step of the grid that a population's fraction is drawn from.
@@ -61,6 +63,9 @@ class DistributionComparisonConfig(AttackSettings):
         super().__post_init__()
         require_some_kinds(self.kinds)
         require_one_of("estimator", self.estimator, (MIXTURE, *REGRESSORS.names()))
+        drawn = [name for name in DRAWS if getattr(self, name) != getattr(type(self), name)]
+        if self.estimator == MIXTURE and drawn:
+            raise UsageError(f"estimator {MIXTURE} draws no populations; leave out {', '.join(drawn)}")
         if self.features == "quantiles" and self.n_quantiles > self.sample_size:
             raise UsageError(f"n_quantiles must be at most sample_size {self.sample_size}, got {self.n_quantiles}")
         fraction_grid(self.fraction_step)

@@ -1,7 +1,6 @@
 """Distribution comparison, the passive attack ProVFL-B (ProVFL Sec. V-A, Algorithm 1)."""
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from lightleak.attacks.property_inference.estimation import KindValues, Outcome,
 from lightleak.attacks.property_inference.mixture import estimate_by_mixture
 from lightleak.attacks.property_inference.norms import record_norms
 from lightleak.attacks.property_inference.regression import estimate_by_regression
+from lightleak.attacks.settings import factory
 from lightleak.core.errors import ObservationError, UnsupportedError
 from lightleak.core.facts import Facts
 from lightleak.core.intermediate_results import IntermediateResults
@@ -121,7 +121,7 @@ class DistributionComparison(PropertyAttack):
                 f"(p = {p_misfit:.2g}): these rows do not look like the records, which the interval does not cover"
             )
         epoch = observation.facts.epoch
-        threat = party_threat(observation, tuple(values), len(observation.auxiliary.ids), epoch=epoch)
+        threat = party_threat(observation, tuple(values), len(known.ids.unique()), epoch=epoch)
         return PropertyEstimate(
             fraction,
             low,
@@ -175,18 +175,22 @@ def _folds(ids: np.ndarray, seed: int) -> np.ndarray:
 
 
 def _declare(name: str, title: str, default: DistributionComparisonConfig, summary: str, *deviates: str) -> None:
-    def build(*, as_published: bool = False, **options: Any) -> DistributionComparison:
-        """Make the attack.
+    def make(config: DistributionComparisonConfig) -> PropertyAttack:
+        return DistributionComparison(config, name, title)
 
-        Args:
-            as_published: settings of the published code: all sorted norms, XGBoost's own defaults, no interval.
-            options: settings of `DistributionComparisonConfig`.
-        """
-        config = DistributionComparisonConfig.as_published() if as_published else default
-        return DistributionComparison(config.with_options(**options), name, title)
+    facts = Facts(summary, SEES, NEEDS, deviates, settings=(default,))
+    PROPERTY_ATTACKS.register(name, facts)(factory(make, default))
 
-    factory: Callable[..., PropertyAttack] = build
-    PROPERTY_ATTACKS.register(name, Facts(summary, SEES, NEEDS, deviates, settings=(build, default)))(factory)
+
+def provfl_b(*, as_published: bool = False, **options: Any) -> DistributionComparison:
+    """ProVFL-B by its settings.
+
+    Args:
+        as_published: settings of the published code: all sorted norms, XGBoost's own defaults, no interval.
+        options: settings of `DistributionComparisonConfig`.
+    """
+    config = DistributionComparisonConfig.as_published() if as_published else DistributionComparisonConfig()
+    return DistributionComparison(config.with_options(**options))
 
 
 NEEDS = (
@@ -202,9 +206,16 @@ _MIXTURE = (
     "form, and kinds are weighted by their variance: not in the paper."
 )
 
-_declare(
-    "provfl_b", "ProVFL-B", DistributionComparisonConfig(), "ProVFL's passive attack: regression on norms", _QUANTILES
-)
+PROPERTY_ATTACKS.register(
+    "provfl_b",
+    Facts(
+        "ProVFL's passive attack: regression on norms",
+        SEES,
+        NEEDS,
+        (_QUANTILES,),
+        settings=(provfl_b, DistributionComparisonConfig()),
+    ),
+)(provfl_b)
 _declare(
     "provfl_b_mixture",
     "ProVFL-B, mixture",
@@ -217,6 +228,7 @@ _declare(
     "ProVFL-B, discriminant",
     DistributionComparisonConfig(norm="discriminant", estimator=MIXTURE, ensemble="weighted"),
     "ProVFL-B on a learned direction in place of the norm",
-    "A direction learned from the auxiliary rows takes the place of the norm: not in the paper.",
+    "A direction learned from the auxiliary rows takes the place of the norm: not in the paper. Of 360 of "
+    "its nominal 95% intervals 323 contained the truth (90%).",
     _MIXTURE,
 )

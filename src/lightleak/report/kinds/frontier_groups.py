@@ -1,7 +1,7 @@
 """Defense frontiers: all points of one setting, and which of them protect."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -114,7 +114,35 @@ def compare(rows: Iterable[FrontierRow], trainings: Sequence[Run] = ()) -> tuple
         if run.rows and run.config
         for one in run.people
     ]
-    return tuple(_frontier(same, found) for same in by_key(rows, lambda row: fixed(row, SETTING)).values())
+    return tuple(_frontier(_merged(same), found) for same in by_key(rows, lambda row: fixed(row, SETTING)).values())
+
+
+def _merged(rows: Sequence[FrontierRow]) -> list[FrontierRow]:
+    """The rows without those that repeat one of an earlier run, as the undefended trainings of two runs may.
+
+    A run that repeats another has its trainings and clients: its other rows are paired with those of the other.
+    """
+    owners: dict[Hashable, str] = {}
+    same_as: dict[str, str] = {}
+    kept = []
+    for row in rows:
+        owner = owners.setdefault(_measurement(row), row.run) if _scores(row) else row.run
+        if owner == row.run:
+            kept.append(row)
+        else:
+            same_as.setdefault(row.run, same_as.get(owner, owner))
+    return [replace(row, run=same_as.get(row.run, row.run)) for row in kept]
+
+
+def _scores(row: FrontierRow) -> tuple[tuple[str, float], ...]:
+    known = {**row.metrics, "accuracy": row.accuracy, "auroc": row.auroc}
+    return tuple((name, value) for name, value in sorted(known.items()) if value is not None)
+
+
+def _measurement(row: FrontierRow) -> Hashable:
+    """The point, the attack with its settings, the seed, the client, and the scores."""
+    attack = row.attack, tuple(sorted(row.settings.items()))
+    return _of_point(row), attack, str(row.seed), str(row.batch_index), _scores(row)
 
 
 def _is_weak(run: Run, attack: str) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+from lightleak.core.grouping import by_key
 from lightleak.core.guarantee import success_bound, success_bound_of_epsilon
 from lightleak.core.people import People, Rate
 from lightleak.core.results import NONE, FrontierRow, flat
@@ -33,6 +34,9 @@ UNVERIFIED = ("nvflare_svt",)
 
 KNOWN_IN_PART = ("dp_sgd",)
 """Defenses of which `knowing` attacks know the noise alone: they take every row's gradient for unclipped."""
+
+UNDEFENDED = {"audit_max"}
+"""Attacks of the undefended point in place of which `adaptive` runs, at a defense, the one that knows it."""
 
 Protection = Literal["protects", "leaks", "too few measurements"]
 Scores = Literal["accuracies", "aurocs"]
@@ -182,14 +186,23 @@ class Point(Group[FrontierRow]):
 
         It does better by cells or by rows recovered whole.
         An interval includes guessing where a defense works and where few clients were attacked: it counts as protection
-        over `ENOUGH_PAIRS` clients, if it is at most `WIDEST`, and no attack was weak.
+        over `ENOUGH_PAIRS` clients, if it is at most `WIDEST`, no attack was weak, and every attack on the undefended
+        point was run here as well (`is_tested`).
         """
         found = [_judged(differences(attack.by(unit_of, "cell_accuracy"), self.guesses)) for attack in self.attacks]
         if any(one is not None and one.is_above for one in found) or any(map(self.recovers_rows, self.attacks)):
             return "leaks"
         if self.exposed or (self.proven and self.proven.share > 0):
             return "leaks"
-        return "protects" if found and all(map(_is_narrow, found)) and not self.is_weak else "too few measurements"
+        shown = found and all(map(_is_narrow, found)) and not self.is_weak and self.is_tested
+        return "protects" if shown else "too few measurements"
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether every attack on the undefended point was run here as well, in any settings, on as many clients."""
+        ran, before = _clients(self), _clients(self.baseline)
+        lacking = {attack for attack, clients in before.items() if ran.get(attack, 0) < clients}
+        return not lacking or (lacking <= UNDEFENDED and self.is_adaptive is not False)
 
     @property
     def protection(self) -> Protection:
@@ -380,6 +393,12 @@ def _is_more(found: Rate | None, guessed: Rate | None) -> bool:
     """Whether a share lies measurably above that of guessing."""
     change = of_shares(of_rate(found), of_rate(guessed))
     return change is not None and change.is_above
+
+
+def _clients(point: Point | None) -> Mapping[str, int]:
+    """On how many clients each attack was run."""
+    by_name = by_key([] if point is None else point.attacks, lambda one: one.attack)
+    return {name: max(len(one.by(unit_of, "cell_accuracy")) for one in same) for name, same in by_name.items()}
 
 
 def _judged(values: Sequence[float]) -> Estimate | None:

@@ -1,7 +1,8 @@
 """Which points of a frontier are best, and whether that rests on a measurable difference.
 
-A point is dominated if another is at least as good in both means and better in one. Means over a few seeds and clients
-can be ordered by chance, so every verdict says whether it rests on a difference whose 95% interval excludes 0.
+A point is dominated if another is at least as good in both means and better in one, over the seeds and clients that
+both have. Means over a few seeds and clients can be ordered by chance, so every verdict says whether it rests on a
+difference whose 95% interval excludes 0.
 """
 
 import math
@@ -77,8 +78,20 @@ def is_worse(other: Point, point: Point) -> bool:
     return exceeds(point.accuracies, other.accuracies) or exceeds(other.gains, point.gains)
 
 
+def _places(first: Point, second: Point) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Accuracy and leakage of two points, each over what both measured, or over everything where they share nothing."""
+    accuracies, gains = _means(first.accuracies, second.accuracies), _means(first.gains, second.gains)
+    return (accuracies[0], gains[0]), (accuracies[1], gains[1])
+
+
+def _means(first: Paired, second: Paired) -> tuple[float, float]:
+    shared = [key for key in first if key in second]
+    mean_first, mean_second = (statistics.fmean([of[key] for key in shared] or of.values()) for of in (first, second))
+    return mean_first, mean_second
+
+
 def _standing(point: Point, others: Sequence[Point]) -> Standing:
-    above = [other for other in others if dominates(other.place, point.place)]
+    above = [other for other in others if dominates(*_places(other, point))]
     if not above:
         rivals = tuple(other for other in others if not is_worse(other, point))
         return Standing(point, True, rivals, "not distinguishable" if rivals else "best")

@@ -191,8 +191,13 @@ def _shares(measured: ByProperty) -> Section | None:
     groups = [group for same in measured.values() for group in same]
     adversaries = {group.first.adversary for group in groups}
     legend = Legend([(style, name) for name, style in STYLES.items() if name in adversaries])
-    said = words("shares", any(len(group.rows) > 1 for group in groups))
+    said = words("shares", any(len(group.rows) > 1 for group in groups), _has_splits(groups))
     return Section("shares", "Estimates against the truth", (said, legend, *figures(drawn)))
+
+
+def _has_splits(groups: Sequence[VerticalGroup]) -> bool:
+    """Whether seeds differ in their split, as far as is known: with one split for all, the true share is the same."""
+    return any(len(set(group.values("true_fraction"))) != 1 for group in groups)
 
 
 def _share_chart(title: str, groups: Sequence[VerticalGroup]) -> Figure | None:
@@ -243,7 +248,8 @@ def _errors(measured: ByProperty, redact: bool) -> Section | None:
     tables = _tables(measured, lambda group: not (redact and group.is_baseline))
     if not tables:
         return None
-    names = _varying([group for _, same in tables for group in same])
+    every = [group for _, same in tables for group in same]
+    names = _varying(every)
     closest = {id(known[0]) for _, same in tables if (known := [group for group in attacks(same) if group.error])}
     columns: list[Column[VerticalGroup]] = [
         Column("Attack", lambda group: _name(group, names)),
@@ -257,7 +263,7 @@ def _errors(measured: ByProperty, redact: bool) -> Section | None:
         Column("Seeds", lambda group: str(len(group.rows))),
     ]
     table = table_of("Errors compared", columns, tables, css="errors", line_css=lambda group: group.css)
-    return Section("errors", "Errors compared", (table, words("errors_note", redact)))
+    return Section("errors", "Errors compared", (table, words("errors_note", redact, _has_splits(every))))
 
 
 def _outcome_css(one: Outcome) -> str:

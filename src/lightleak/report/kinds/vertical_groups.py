@@ -157,8 +157,8 @@ def attack_name(row: VerticalRow) -> str:
 
 
 def seed_of(row: VerticalRow) -> str:
-    """The key by which rows of one group differ."""
-    return str(row.seed)
+    """The key by which rows of one group differ: the seed, and the capture where captures were attacked."""
+    return str(row.seed) if row.capture is None else f"{row.capture}, seed {row.seed}"
 
 
 def compare(rows: Iterable[VerticalRow]) -> tuple[VerticalGroup, ...]:
@@ -229,12 +229,19 @@ def properties(groups: Groups) -> dict[str, list[VerticalGroup]]:
     return found
 
 
+def _defense(row: VerticalRow) -> str:
+    """The label of the defense, but `NONE` exactly where that is the name of the defense."""
+    if row.defense_name == NONE:
+        return NONE
+    return (row.defense if row.defense != NONE else row.defense_name) or NONE
+
+
 def _general(row: VerticalRow) -> VerticalRow:
     """The row with its property unnamed in what it says of itself, so that what holds for all of them is shown once."""
     named = re.compile(rf"(?<!\w){re.escape(row.property_name)}(?!\w)")
     stated = row.threat_model and named.sub("the property", row.threat_model)
     warnings = tuple(named.sub("the property", warning) for warning in row.warnings)
-    return replace(row, defense=row.defense or NONE, threat_model=stated, warnings=warnings)
+    return replace(row, defense=_defense(row), threat_model=stated, warnings=warnings)
 
 
 def _manipulates(row: VerticalRow) -> bool:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -75,6 +77,36 @@ def test_mislabeled_rows_are_swapped(wanted):
     assert torch.equal(right.ids, wrong.ids)
     assert int((right.has_property != wrong.has_property).sum()) == 4
     assert wrong.prior == 0.5
+
+
+def test_a_repeated_row_is_mislabeled_in_all_its_copies(wanted):
+    world = prepare_world(changed(), wanted, seed=0)
+    _, auxiliary = draw_auxiliary(world, wanted, AuxiliaryConfig(size=320, mislabeled=0.2), seed=0)
+    having, lacking = (auxiliary.ids[auxiliary.has_property == known].unique() for known in (True, False))
+    assert not torch.isin(having, lacking).any()
+    has = world.has_property[world.positions(auxiliary.ids.unique())]
+    wrong = has != torch.isin(auxiliary.ids.unique(), having)
+    assert int(wrong.sum()) == sum(round(0.2 * int((has == known).sum())) for known in (True, False))
+
+
+@pytest.mark.parametrize("kind", ["adversary", "rows"])
+def test_foreign_rows_leave_the_test_rows(wanted, kind):
+    world = prepare_world(changed(), wanted, seed=0)
+    settings = AuxiliaryConfig(size=40, misaligned=kind)
+    trained, auxiliary = draw_auxiliary(world, wanted, settings, seed=0)
+    assert len(trained.test.ids) == len(trained.test_has_property) == len(world.test.ids) - 40
+    columns = slice(None) if kind == "rows" else world.columns_of(world.arrangement.adversary)
+    foreign = trained.train.inputs[trained.positions(auxiliary.ids)][:, columns]
+    left = trained.test.inputs[:, columns]
+    assert not (foreign[:, None] == left[None]).all(-1).any()
+
+
+def test_foreign_rows_leave_some_test_rows(wanted):
+    world = prepare_world(changed(), wanted, seed=0)
+    two = torch.stack([torch.nonzero(world.test_has_property == known)[0, 0] for known in (True, False)])
+    world = replace(world, test=world.test.select(two), test_has_property=world.test_has_property[two])
+    with pytest.raises(UsageError, match="takes all 2 test rows"):
+        draw_auxiliary(world, wanted, AuxiliaryConfig(size=40, misaligned="rows"), seed=0)
 
 
 @pytest.mark.parametrize("kind", ["adversary", "rows"])

@@ -335,7 +335,27 @@ def test_an_attack_that_returns_the_guess_for_every_client_does_not_hide_protect
 ) -> None:
     """As `exact_joint` does where noise hides the rows: the differences are equal, which says nothing against them."""
     joint = {"attack": "exact_joint", "options": {"chains": 192, "sweeps": 15, "steps": 9000, "restarts": 90}}
-    assert advised(rows("sign", cells, **joint)).outcome == outcome
+    assert advised(rows("sign", around(GUESS)), rows("sign", cells, (), **joint)).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("clients", "outcome"), [(0, "too few measurements"), (1, "too few measurements"), (8, "protects")]
+)
+def test_a_defense_protects_from_no_attack_that_was_not_run_on_it(clients: int, outcome: str) -> None:
+    """The strongest attack on the undefended network must have failed under the defense, on as many clients."""
+    stronger = rows("none", around(0.9), (), attack="inverting_gradients")
+    failed = rows("sign", around(0.5, clients), (), attack="inverting_gradients")
+    found = advised(stronger, rows("sign", around(0.5)), failed)
+    assert found.outcome == outcome and (found.cheapest is None) == (outcome != "protects")
+
+
+def test_an_attack_that_knows_the_defense_stands_in_for_the_strongest_without_one() -> None:
+    """As `adaptive` runs them: `audit_max` without a defense, `exact_signs` under the defense that it knows."""
+    budgets = {name: budget for of in shipped()["budgets"].values() for name, budget in of.items()}
+    stronger = rows("none", around(0.9), (), attack="audit_max", options=budgets["audit_max"])
+    assert advised(stronger, rows("sign", around(0.5))).outcome == "too few measurements"
+    knowing = rows("sign", around(0.5), (), attack="exact_signs", options=budgets["exact_signs"])
+    assert advised(stronger, rows("sign", around(0.5)), knowing).outcome == "protects"
 
 
 NOISE = {"name": "gaussian_noise", "options": {"scale": 0.1}, "point": "update"}

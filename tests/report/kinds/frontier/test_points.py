@@ -110,9 +110,30 @@ def test_points_stand_with_no_defense_first_and_by_strength(make_frontier) -> No
     assert [one.granted("epsilon") for one in frontier.guaranteed] == [9.83, 2.94, 1.02]
 
 
+def test_points_are_compared_on_the_trainings_that_both_have() -> None:
+    """The second lacks the trainings on which every point is less accurate, and is worse on those it has."""
+    whole = point("whole", (0.84, 0.82, 0.80, 0.78), (0.3, 0.4))
+    interrupted = point("interrupted", (0.835, 0.815), (0.3, 0.4))
+    assert interrupted.place[0] > whole.place[0]
+    first, second = standings([whole, interrupted])
+    assert first.is_best and not second.is_best and second.rivals == (whole,)
+
+
+def test_what_a_second_run_repeats_counts_once() -> None:
+    """Runs with one seed and other defenses have the same undefended trainings, clients and guesses."""
+    none = [*GUESSES, *attacked(NONE, "tableak", (0.7, 0.9)), *trained(NONE, (0.8, 0.9))]
+    noise = [*attacked(NOISE, "tableak", (0.6, 0.8)), *trained(NOISE, (0.7, 0.85))]
+    second = [replace(one, run="other") for one in none + noise]
+    (frontier,), (once,) = compare([*none, *second]), compare(none + noise)
+    assert frontier.none.rows == once.none.rows
+    for point, expected in zip(frontier.points, once.points, strict=True):
+        assert (point.accuracies, point.recovered) == (expected.accuracies, expected.recovered)
+    assert frontier.points[1].lost("accuracies").mean == pytest.approx(0.075)
+
+
 def test_runs_are_pooled_and_settings_stay_apart() -> None:
     rows = trained(NONE, (0.8, 0.9))
-    again = [replace(one, run="other") for one in rows]
+    again = [replace(one, run="other", accuracy=one.accuracy - 0.1) for one in rows]
     elsewhere = [replace(one, dataset="german") for one in rows]
     first, second = compare(rows + again + elsewhere)
     assert (first.points[0].accuracy.n, second.points[0].accuracy.n) == (4, 2)

@@ -126,6 +126,15 @@ def test_a_seed_has_no_say_in_the_attack_it_is_measured_with() -> None:
     assert [one.error for one in found.rows] == pytest.approx([0.3, 0.3, 0.3])
 
 
+def test_every_capture_counts_though_all_are_attacked_with_one_seed() -> None:
+    values = {"aia": (0.02, 0.02, 0.1), "provfl_b": (0.05, 0.05, 0.01)}
+    rows = [replace(row, seed=0, capture=f"c{row.seed}") for name in values for row in errors(name, *values[name])]
+    groups = compare(rows)
+    assert [len(group.by_seed) for group in groups] == [3, 3]
+    found = chosen_on_other_seeds(groups)
+    assert found is not None and [one.attack for one in found.rows] == ["provfl_b", "provfl_b", "aia"]
+
+
 def test_the_attack_that_is_closest_elsewhere_is_chosen() -> None:
     found = chosen_on_other_seeds(compare(errors("aia", 0.02, 0.02, 0.1) + errors("provfl_b", 0.05, 0.05, 0.01)))
     assert found is not None
@@ -232,6 +241,15 @@ def test_under_each_defense_the_attack_is_chosen_on_other_seeds() -> None:
     # ProVFL-M was not tried under the defense: it is compared with AIA, which was closest of those tried with both.
     rise = after.change.rise()
     assert rise and rise.mean == pytest.approx(0.15) and after.untried == ("ProVFL-M, MR",)
+
+
+def test_a_defense_is_known_by_its_name_and_not_by_its_label() -> None:
+    withdrawn = replace(result(), **WITHDRAWN)
+    plain, defended, odd = compare(
+        [result(defense="plain", defense_name="none"), withdrawn, replace(withdrawn, defense="none")]
+    )
+    assert not plain.is_defended and plain.defense_label == "no defense" and odd.is_defended
+    assert undefended([plain, defended]) == [plain]
 
 
 def test_nothing_is_compared_where_no_seed_or_attack_is_shared() -> None:

@@ -67,6 +67,14 @@ def shown(values: list[float]) -> str:
     return f"{100 * mean:.1f} ({ends[0]} to {ends[1]})"
 
 
+def test_seeds_of_one_split_are_not_said_to_have_others(page_of, make_vertical) -> None:
+    own, fixed = "with another split, training", "with another training"
+    drawn = page_of(make_vertical()).text
+    assert own in drawn and "differs between splits" in drawn and "other splits and trainings" in drawn
+    same = page_of(make_vertical(properties=("sex=Male",), extra={"true_fraction": 0.66})).text
+    assert fixed in same and "differs between splits" not in same and "describes other trainings" in same
+
+
 def test_what_manipulation_adds_is_said(page_of, make_vertical) -> None:
     folder = make_vertical(properties=("sex=Male",), attacks=("provfl_b", "provfl_m", "aia_raw_adjusted"))
     text = page_of(folder).text

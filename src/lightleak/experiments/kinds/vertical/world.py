@@ -110,14 +110,15 @@ def prepare_world(config: VerticalConfig, wanted: Property, seed: int) -> World:
 def draw_auxiliary(world: World, wanted: Property, settings: AuxiliaryConfig, seed: int) -> tuple[World, AuxiliaryData]:
     """Draw the auxiliary rows, and put foreign ones in their place where they are misaligned.
 
-    Half of them have the property. Rows are drawn without replacement where there are enough.
+    Half of them have the property. Rows are drawn without replacement where there are enough. Foreign rows are taken
+    from the test rows, which they leave; a mislabeled row is mislabeled in all its copies.
 
     Returns:
         The world the parties then train in, and what the adversary knows.
 
     Raises:
         DataError: no training row, or no row to take in its place, has the property, or all have it.
-        UsageError: more auxiliary rows than training rows.
+        UsageError: more auxiliary rows than training rows, or no test row left beside the foreign ones.
     """
     draw = numpy_generator(seed, "auxiliary", str(wanted))
     require_at_most("auxiliary.size", settings.size, len(world.train.ids), "training rows")
@@ -128,8 +129,8 @@ def draw_auxiliary(world: World, wanted: Property, settings: AuxiliaryConfig, se
     if settings.misaligned != "none":
         foreign = torch.cat([_draw(draw, world.test_has_property == value, half, wanted) for value in (True, False)])
         world = _replaced(world, at, foreign, whole_rows=settings.misaligned == "rows")
-    wrong = round(settings.mislabeled * half)
-    known[:wrong], known[half : half + wrong] = False, True
+    wrong = torch.cat([_distinct_share(rows, settings.mislabeled) for rows in chosen])
+    known ^= torch.isin(at, wrong)
     own = world.arrangement.columns[world.arrangement.adversary]
     return world, AuxiliaryData(str(wanted), world.train.ids[at], known, own)
 
@@ -157,13 +158,28 @@ def _draw(draw: np.random.Generator, mask: Tensor, size: int, wanted: Property) 
     return torch.from_numpy(draw.choice(among, size, replace=len(among) < size))
 
 
+def _distinct_share(rows: Tensor, share: float) -> Tensor:
+    """The first distinct rows, as many as the share of all distinct ones."""
+    distinct = torch.tensor(list(dict.fromkeys(rows.tolist())))
+    return distinct[: round(share * len(distinct))]
+
+
 def _replaced(world: World, at: Tensor, foreign: Tensor, whole_rows: bool) -> World:
     inputs, labels, has = world.train.inputs.clone(), world.train.labels.clone(), world.has_property.clone()
     columns = slice(None) if whole_rows else world.columns_of(world.arrangement.adversary)
     inputs[at, columns] = world.test.inputs[foreign][:, columns]
     if whole_rows:
         labels[at], has[at] = world.test.labels[foreign], world.test_has_property[foreign]
-    return replace(world, train=replace(world.train, inputs=inputs, labels=labels), has_property=has)
+    kept = torch.ones(len(world.test.ids), dtype=torch.bool)
+    kept[foreign] = False
+    if not kept.any():
+        raise UsageError(
+            f"auxiliary.misaligned takes all {len(kept)} test rows, and none is left to measure the task: lower "
+            "auxiliary.size or raise data.test_fraction"
+        )
+    train, test = replace(world.train, inputs=inputs, labels=labels), world.test.select(kept)
+    test_has = world.test_has_property[kept]
+    return replace(world, train=train, test=test, has_property=has, test_has_property=test_has)
 
 
 def _encoded(
