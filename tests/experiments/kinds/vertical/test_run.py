@@ -10,12 +10,15 @@ from lightleak.attacks.property_inference import PROPERTY_ATTACKS
 from lightleak.attacks.property_inference.attack import TrainingPart
 from lightleak.attacks.property_inference.augmentation import Augmentation
 from lightleak.callbacks.intermediate_store import load_observation, load_truth
-from lightleak.core.errors import UsageError
+from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.core.seeds import derive_seed
+from lightleak.data.property import Property
 from lightleak.experiments import campaign, training
 from lightleak.experiments.kinds.vertical import job as job_module
+from lightleak.experiments.kinds.vertical.config import VerticalConfig
 from lightleak.experiments.kinds.vertical.job import Job, plan_jobs
 from lightleak.experiments.kinds.vertical.kind import VerticalKind
+from lightleak.experiments.kinds.vertical.world import prepare_world
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.took import TOOK
 
@@ -151,18 +154,42 @@ def test_a_redacted_run_keeps_no_captures(small, silent, tmp_path):
         ({"properties": ["faith=1"]}, "no column 'faith'"),
         ({"training__trainer": {"max_epochs": 3}}, "max_epochs"),
         ({"attacks": {"provfl_m": {"label_replacement": True}}}, "label replacement needs an active adversary"),
-        ({"attacks": {"provfl_b": {"sample_size": 6000}}}, "attacks.provfl_b in C1: a query draws sample_size 6000"),
-        ({"attacks": {"provfl_b_mixture": {"kinds": ["AG"]}}}, "in C2: an adversary C2 can see AO; kinds asks for AG"),
+        (
+            {"attacks": {"provfl_b": {"sample_size": 6000}}},
+            "attacks.provfl_b in C1, seed 0: a query draws sample_size 6000",
+        ),
+        (
+            {"attacks": {"provfl_b_mixture": {"kinds": ["AG"]}}},
+            "in C2, seed 0: an adversary C2 can see AO; kinds asks for AG",
+        ),
         ({"attacks": {"sm_pia": {}}}, "names one of two fractions"),
         ({"auxiliary__size": 6000}, "auxiliary.size must be at most 5093"),
         ({"properties": ["affair=1"]}, "'affair' is the label"),
         ({"properties": ["age=1000"]}, "is absent from these rows"),
+        (
+            {"training__batch_size": 5000, "defenses": {"half": {"defense": "withdraw", "ratio": 0.5}}},
+            r"training.batch_size must be at most \d+ \(training rows under withdraw\), got 5000",
+        ),
         ({"properties": ["age=old"]}, "holds numbers, got 'old'"),
     ],
 )
 def test_what_cannot_be_served_is_refused_before_any_training(small, changed, message):
     with pytest.raises(UsageError, match=message):
         VerticalKind().check(small(**changed))
+
+
+def test_every_seed_is_checked_before_any_training():
+    """A rare property: of the first seed's training rows ten have it, of the second's fewer."""
+    data = {"name": "german"}
+    config = {"kind": "vertical", "data": data, "properties": ["purpose=others"], "auxiliary": {"size": 200}}
+    config |= {"attacks": {"provfl_b_mixture": {}}, "training": {"epochs": 3, "batch_size": 32}}
+    wanted = Property.parse("purpose=others")
+    plain = VerticalConfig.parse(config, {})
+    having = {seed: int(prepare_world(plain, wanted, seed).has_property.sum()) for seed in range(12)}
+    enough, few = (next(s for s, n in having.items() if (n >= 10) is is_enough) for is_enough in (True, False))
+    VerticalKind().check(VerticalConfig.parse(config, {"seeds": [enough]}))
+    with pytest.raises(LightLeakError, match=f"seed {few}: .*distinct auxiliary rows"):
+        VerticalKind().check(VerticalConfig.parse(config, {"seeds": [enough, few]}))
 
 
 def test_the_device_of_a_job_is_the_trainers(small, tmp_path, monkeypatch):

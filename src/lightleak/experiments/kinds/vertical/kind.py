@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from rich.console import Console
 
 from lightleak.callbacks.intermediate_store import load_observation, load_truth
+from lightleak.core.bounds import require_at_most
 from lightleak.core.errors import ObservationError, placed
 from lightleak.core.ground_truth import PropertyTruth
 from lightleak.core.grouping import by_key
@@ -49,9 +51,9 @@ class VerticalKind(Kind[VerticalConfig, None]):
         attacks = {label: attack_named(label, options) for label, options in config.attacks.items()}
         defenses = [defense_named(label, options) for label, options in config.defenses.items()]
         check_trainer(config.training.trainer, config.device)
-        for seen in _first_observations(config, defenses):
+        for seed, seen in _observations(config, defenses):
             for label, attack in attacks.items():
-                with placed(f"attacks.{label} in {seen.adversary}"):
+                with placed(f"attacks.{label} in {seen.adversary}, seed {seed}"):
                     attack.check(seen)
         return Checked(config, None)
 
@@ -104,19 +106,23 @@ class VerticalKind(Kind[VerticalConfig, None]):
             write_json(folder / "norms.json", {"schema_version": 1, "entries": entries})
 
 
-def _first_observations(config: VerticalConfig, defenses: Sequence[VerticalDefense]) -> Iterator[IntermediateResults]:
-    """Yield observations of the shapes that attacks will see, made without a training."""
-    for text in config.properties:
+def _observations(
+    config: VerticalConfig, defenses: Sequence[VerticalDefense]
+) -> Iterator[tuple[int, IntermediateResults]]:
+    """Yield, by seed, observations of the shapes that attacks will see, made without a training."""
+    for seed, text in product(config.seeds, config.properties):
         wanted = Property.parse(text)
-        whole = prepare_world(config, wanted, config.seeds[0])
+        whole = prepare_world(config, wanted, seed)
         for defense in defenses:
-            world = whole.defended(defense, seed=0)
-            world, auxiliary = draw_auxiliary(world, wanted, config.auxiliary, config.seeds[0])
+            world = whole.defended(defense, derive_seed(seed, "defense"))
+            n, left = len(world.train.ids), f"training rows under {defense.name}"
+            require_at_most("training.batch_size", config.training.batch_size, n, left)
+            world, auxiliary = draw_auxiliary(world, wanted, config.auxiliary, seed)
             ids = world.train.ids.sort().values
             nothing = torch.zeros(len(ids), config.target.output_width)
             for adversary in config.chosen_adversaries:
                 results = dict.fromkeys(VISIBLE[adversary], nothing)
-                yield observation_of(config, world, auxiliary, adversary, 0, ids, results)
+                yield seed, observation_of(config, world, auxiliary, adversary, 0, ids, results)
 
 
 def _probe(config: VerticalConfig, jobs: Sequence[Job], device: torch.device, seconds: float) -> Probed:
