@@ -214,3 +214,50 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         load_table(tmp_path / "nowhere.csv", "ill")
     with pytest.raises(DataError, match=r"schema file .*nowhere\.yaml does not exist"):
         load_table(patients(), "ill", tmp_path / "nowhere.yaml")
+
+
+def written(path: Path, **cells: list) -> Path:
+    """A CSV file of those columns, with an age and a label."""
+    n = max(map(len, cells.values()))
+    ages = {"age": [20 + i % 50 for i in range(n)]} if "age" not in cells else {}
+    pd.DataFrame({**ages, **cells, "ill": ["no", "yes"] * (n // 2)}).to_csv(path, index=False)
+    return path
+
+
+CODES = {"zip": ["01234", "1234", "00501"], "icd": ["250", "250.1", "250.10"], "code": ["100000", "1E5", "2E3"]}
+
+
+@pytest.mark.parametrize("name", list(CODES))
+def test_declared_codes_keep_the_text_of_the_file(tmp_path: Path, name: str) -> None:
+    path = written(tmp_path / "t.csv", **{name: CODES[name] * 20})
+    schema = TableSchema(
+        (Column.integer("age"), Column.categorical(name, CODES[name])), Column.categorical("ill", ["no", "yes"])
+    )
+    for table in (load_table(path, "ill", schema), load_table(path, "ill", categorical=[name])):
+        assert set(table.schema.column(name).categories) == set(CODES[name])
+        assert pd.concat([table.train, table.test])[name].value_counts().tolist() == [20, 20, 20]
+
+
+def test_declared_whole_numbers_may_be_written_with_a_zero_behind_the_point(tmp_path: Path) -> None:
+    path = written(tmp_path / "t.csv", ward=[1.0, 2.0, None, 10.0] * 20)
+    assert "1.0" in path.read_text()
+    table = load_table(path, "ill", categorical=["ward"], missing="impute")
+    assert table.schema.column("ward").categories == ("1", "2", "10")
+
+
+def test_whole_numbers_with_leading_zeros_are_named_as_codes(tmp_path: Path) -> None:
+    path = written(tmp_path / "t.csv", zip=[f"{i * 37 % 4000:05}" for i in range(200)], dose=[7, 250] * 100)
+    table = load_table(path, "ill")
+    assert table.schema.column("zip").kind is ColumnKind.INTEGER
+    assert table.possible_codes == ("zip",)
+    assert load_table(path, "ill", categorical=["dose"]).possible_codes == ("zip",)
+    gaps = written(tmp_path / "u.csv", ward=["007", "7", None, "8"] * 20)
+    assert "ward" in load_table(gaps, "ill", missing="impute").possible_codes
+
+
+def test_codes_of_a_long_file_are_one_text_each(tmp_path: Path) -> None:
+    codes = ["01", "02", "10"] * 200_000
+    codes[-1] = "X9"
+    (tmp_path / "t.csv").write_text("code,ill\n" + "".join(f"{code},{i % 2}\n" for i, code in enumerate(codes)))
+    table = load_table(tmp_path / "t.csv", "ill")
+    assert table.schema.column("code").categories == ("01", "02", "10", "X9")

@@ -1,0 +1,112 @@
+"""Read a user's CSV or Parquet file, with the cells of declared categories as the text that the file holds."""
+
+import gzip
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from lightleak.core.errors import DataError
+from lightleak.data.column_problems import holds_decimal_commas
+from lightleak.data.sources import reading
+
+_CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt")
+_PARQUET = (".parquet", ".pq")
+_PADDED = r"\s*[-+]?0\d+\s*"
+_WHOLE_FLOAT = r"[-+]?\d+\.0"
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """What reading a file as numbers and text hides.
+
+    Attributes:
+        padded: columns of whole numbers of which some are written with a leading zero, as codes are.
+    """
+
+    padded: tuple[str, ...] = ()
+
+
+def read_table(path: Path, texts: Collection[str] = ()) -> pd.DataFrame:
+    """Return the table of a file.
+
+    Args:
+        path: CSV, TSV (also gzipped) or Parquet.
+        texts: columns of a CSV file whose cells are categories, whatever they look like: ``007`` is not 7, and only an
+            empty cell is missing. Whole numbers that are all written as 1.0, as pandas writes them if cells are
+            missing, lose the '.0'.
+
+    Raises:
+        DataError: the file is missing, unreadable, of another format, or repeats the name of a column.
+    """
+    if not path.is_file():
+        raise DataError(f"table {path} does not exist or is no file")
+    name = path.name.lower()
+    with reading(path):
+        if name.endswith(_PARQUET):
+            return pd.read_parquet(path)
+        if name.endswith(_CSV):
+            separator = _separator(path)
+            frame = pd.read_csv(path, sep=separator, converters=dict.fromkeys(texts, _text), low_memory=False)
+            require_distinct(pd.read_csv(path, sep=separator, header=None, nrows=1).iloc[0].dropna(), path.name)
+            frame = frame.assign(**{column: _without_zeros(frame[column]) for column in texts if column in frame})
+            return frame if separator == "," else _with_points(frame, texts)
+    raise DataError(
+        f"table {path} must be one of {', '.join(_CSV + _PARQUET)}, got {path.suffix or 'no suffix'!r}; export it as "
+        "one of these, or read it by pandas and hand the DataFrame to lightleak.prepare"
+    )
+
+
+def read_spelling(path: Path, frame: pd.DataFrame) -> Spelling:
+    """Return what `read_table` hid of a file; nothing of Parquet, whose columns have types.
+
+    Args:
+        path: the file.
+        frame: what was read from it.
+    """
+    if not path.name.lower().endswith(_CSV):
+        return Spelling()
+    whole = {name for name in frame.columns if _is_whole(frame[name])}
+    with reading(path):
+        texts = pd.read_csv(path, sep=_separator(path), usecols=whole.__contains__, dtype=str, keep_default_na=False)
+    return Spelling(tuple(name for name in texts.columns if texts[name].str.fullmatch(_PADDED).any()))
+
+
+def require_distinct(names: Iterable[object], title: str) -> None:
+    """Raise `DataError` for repeated names of columns, to which pandas would append a number."""
+    if repeated := sorted(str(name) for name, n in Counter(names).items() if n > 1):
+        raise DataError(f"column names of {title!r} must differ from each other; repeated: {repeated}; rename them")
+
+
+def _is_whole(cells: pd.Series) -> bool:
+    is_number = pd.api.types.is_numeric_dtype(cells) and not pd.api.types.is_bool_dtype(cells)
+    return is_number and bool((cells.dropna() % 1 == 0).all())
+
+
+def _text(cell: str) -> str | None:
+    return cell.strip() or None
+
+
+def _without_zeros(cells: pd.Series) -> pd.Series:
+    present = cells.dropna()
+    is_whole = not present.empty and present.str.fullmatch(_WHOLE_FLOAT).all()
+    return cells.str.removesuffix(".0") if is_whole else cells
+
+
+def _with_points(frame: pd.DataFrame, texts: Collection[str]) -> pd.DataFrame:
+    """Numbers with decimal commas as numbers, but for the columns named.
+
+    Only for files whose cells are not separated by commas, as exports with decimal commas are: elsewhere 1,234 may be a
+    thousand.
+    """
+    german = [name for name in frame.columns if name not in texts and holds_decimal_commas(frame[name])]
+    return frame.assign(**{str(name): pd.to_numeric(frame[name].str.replace(",", ".")) for name in german})
+
+
+def _separator(path: Path) -> str:
+    """The separator that occurs most often in the line of column names."""
+    with gzip.open(path, "rt") if path.name.lower().endswith(".gz") else path.open() as file:
+        names = str(file.readline())
+    return max(",;\t|", key=names.count)
