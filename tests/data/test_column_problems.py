@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 
 from lightleak.core.errors import DataError
+from lightleak.core.yaml_text import read_yaml
+from lightleak.data.codes import column_notices
 from lightleak.data.column_problems import holds_dates, numbers_its_rows
 from lightleak.data.schema import Column, TableSchema
 from lightleak.data.user_table import load_table
@@ -166,3 +168,14 @@ def test_decimal_commas_are_named_as_what_they_are() -> None:
     said = str(refused.value)
     assert "column 'dose' holds numbers with decimal commas ('3,5'): write them with points" in said
     assert "data.missing" not in said and "identifier" not in said
+
+
+def test_suggested_lines_are_yaml_whatever_a_column_is_called() -> None:
+    names = ["Unnamed: 0", "no", "größe", "a, b", "#", "x" * 200]
+    frame = pd.DataFrame({name: range(200) for name in names} | {"age": [30, 40] * 100, "ill": ["a", "b"] * 100})
+    with pytest.raises(DataError) as refused:
+        load_table(frame, "ill")
+    suggested = str(refused.value).splitlines()[-1].removeprefix("In a config: ").partition("; in Python")[0]
+    assert read_yaml(suggested) == {"data.drop": names}
+    (notice,) = column_notices(names)
+    assert read_yaml(notice.partition("write ")[2]) == {"data.categorical": names}

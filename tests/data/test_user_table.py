@@ -261,3 +261,41 @@ def test_codes_of_a_long_file_are_one_text_each(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("code,ill\n" + "".join(f"{code},{i % 2}\n" for i, code in enumerate(codes)))
     table = load_table(tmp_path / "t.csv", "ill")
     assert table.schema.column("code").categories == ("01", "02", "10", "X9")
+
+
+DRINKS = {"alcohol": ["None", "Social", "Heavy", "NA"] * 15}
+
+
+def test_declared_words_are_categories_and_no_missing_cells(tmp_path: Path) -> None:
+    path = written(tmp_path / "t.csv", **DRINKS)
+    drinks = Column.categorical("alcohol", ["None", "Social", "Heavy", "NA"])
+    schema = TableSchema((Column.integer("age"), drinks), Column.categorical("ill", ["no", "yes"]))
+    for table in (load_table(path, "ill", schema), load_table(path, "ill", categorical=["alcohol"])):
+        assert pd.concat([table.train, table.test])["alcohol"].value_counts().to_dict() == {
+            "None": 15,
+            "Social": 15,
+            "Heavy": 15,
+            "NA": 15,
+        }
+    sleep = written(tmp_path / "u.csv", dose=[1.5, 2, 4] * 20).read_text().replace("no\n", "None\n")
+    (tmp_path / "u.csv").write_text(sleep)
+    schema = TableSchema((Column.continuous("dose"),), Column.categorical("ill", ["None", "yes"]))
+    assert set(load_table(tmp_path / "u.csv", "ill", schema).train["ill"]) == {"None", "yes"}
+    with pytest.raises(DataError, match=r"'ill' has 30 missing values \('None' was read as missing\).*in a schema"):
+        load_table(tmp_path / "u.csv", "ill")
+
+
+def test_only_the_empty_cell_of_a_declared_category_is_missing(tmp_path: Path) -> None:
+    path = written(tmp_path / "t.csv", alcohol=["null", "n/a", None] * 20)
+    table = load_table(path, "ill", categorical=["alcohol"], missing="category")
+    assert table.schema.column("alcohol").categories == ("n/a", "null", "missing")
+
+
+def test_words_that_were_read_as_missing_are_named_with_the_line_that_keeps_them(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as refused:
+        load_table(written(tmp_path / "t.csv", **DRINKS, **{"smoker: ever": ["None", "yes", None] * 20}), "ill")
+    said = str(refused.value)
+    assert "'alcohol' has 30 missing values ('NA', 'None' were read as missing): fill them in" in said
+    assert "to keep 'NA', 'None' as a category, write data.categorical: [alcohol]" in said
+    assert "'smoker: ever' is constant (only ['yes']) ('None' was read as missing)" in said
+    assert "write data.categorical: ['smoker: ever']" in said

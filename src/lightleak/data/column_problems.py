@@ -2,13 +2,15 @@
 
 import datetime
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
 
 from lightleak.data.cells import MAX_INFERRED_CATEGORIES, category_strings
+from lightleak.data.codes import in_config
 
 _MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 DATE = re.compile(
@@ -121,17 +123,20 @@ def holds_decimal_commas(cells: pd.Series) -> bool:
     return any("," in value for value in distinct)
 
 
-def column_problems(frame: pd.DataFrame, label: str, fills: bool) -> list[ColumnProblem]:
+def column_problems(
+    frame: pd.DataFrame, label: str, fills: bool, words: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> list[ColumnProblem]:
     """Problems of the feature columns of a table without a schema, in the order of the columns.
 
     Args:
         frame: the table.
         label: name of its label column, which is checked elsewhere.
         fills: missing values will be filled in.
+        words: by column, the words that were read as missing cells.
     """
     found = []
     for name in frame.columns:
-        problem = None if name == label else _problem(frame[name], fills)
+        problem = None if name == label else _problem(frame[name], fills, words.get(str(name), ()))
         if problem is not None:
             found.append(problem)
     return found
@@ -148,7 +153,7 @@ def problem_report(title: str, problems: Sequence[ColumnProblem]) -> str:
     dropped = [problem.column for problem in problems if problem.drops]
     yaml, python = [], []
     if dropped:
-        yaml.append(f"data.drop: [{', '.join(dropped)}]")
+        yaml.append(in_config("data.drop", dropped))
         python.append(f"drop={dropped!r}")
     if any(problem.fills for problem in problems):
         yaml.append("data.missing: impute")
@@ -158,7 +163,7 @@ def problem_report(title: str, problems: Sequence[ColumnProblem]) -> str:
     return f"{title!r} cannot be used without changes:\n{listed}{fixes}"
 
 
-def _problem(cells: pd.Series, fills: bool) -> ColumnProblem | None:
+def _problem(cells: pd.Series, fills: bool, words: Sequence[str]) -> ColumnProblem | None:
     name, present = str(cells.name), cells.dropna()
     if present.empty:
         return ColumnProblem(name, "has no value at all", "drop it", drops=True)
@@ -186,12 +191,28 @@ def _problem(cells: pd.Series, fills: bool) -> ColumnProblem | None:
         return ColumnProblem(name, what, "drop it (data.drop), or declare it in a schema", drops=True)
     if present.nunique() < 2:
         only = present.iloc[0]
-        return ColumnProblem(name, f"is constant (only [{only!r}])", "drop it or declare it in a schema", drops=True)
+        what = f"is constant (only [{only!r}]){read_as_missing(words)}"
+        return ColumnProblem(name, what, f"drop it or declare it in a schema{_keep(name, words)}", drops=True)
     gaps = int(cells.isna().sum())
     if gaps and not fills:
         fix = "fill them in (the median, or the most frequent category), or declare what they mean in a schema"
-        return ColumnProblem(name, f"has {gaps} missing values", fix, fills=True)
+        what = f"has {gaps} missing values{read_as_missing(words)}"
+        return ColumnProblem(name, what, fix + _keep(name, words), fills=True)
     return None
+
+
+def read_as_missing(words: Sequence[str]) -> str:
+    """Return the words of a column that were read as missing cells, in parentheses; nothing where there are none.
+
+    >>> read_as_missing(["NA", "None"])
+    " ('NA', 'None' were read as missing)"
+    """
+    return f" ({', '.join(map(repr, words))} {'were' if len(words) > 1 else 'was'} read as missing)" if words else ""
+
+
+def _keep(name: str, words: Sequence[str]) -> str:
+    kept = f"; to keep {', '.join(map(repr, words))} as a category, write {in_config('data.categorical', [name])}"
+    return kept if words else ""
 
 
 def _is_date(value: object) -> bool:

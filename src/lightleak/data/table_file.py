@@ -2,8 +2,8 @@
 
 import gzip
 from collections import Counter
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
@@ -24,9 +24,11 @@ class Spelling:
 
     Attributes:
         padded: columns of whole numbers of which some are written with a leading zero, as codes are.
+        missing: by column of text, the words that were read as missing cells, such as ``None`` and ``NA``.
     """
 
     padded: tuple[str, ...] = ()
+    missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def read_table(path: Path, texts: Collection[str] = ()) -> pd.DataFrame:
@@ -69,9 +71,15 @@ def read_spelling(path: Path, frame: pd.DataFrame) -> Spelling:
     if not path.name.lower().endswith(_CSV):
         return Spelling()
     whole = {name for name in frame.columns if _is_whole(frame[name])}
+    gaps = {name: frame[name].isna().to_numpy() for name in frame.columns if frame[name].dtype == object}
+    read = whole | {name for name, missing in gaps.items() if missing.any()}
     with reading(path):
-        texts = pd.read_csv(path, sep=_separator(path), usecols=whole.__contains__, dtype=str, keep_default_na=False)
-    return Spelling(tuple(name for name in texts.columns if texts[name].str.fullmatch(_PADDED).any()))
+        texts = pd.read_csv(path, sep=_separator(path), usecols=read.__contains__, dtype=str, keep_default_na=False)
+    words = {name: sorted(set(texts[name][gaps[name]].str.strip()) - {""}) for name in texts.columns if name in gaps}
+    return Spelling(
+        padded=tuple(name for name in texts.columns if name in whole and texts[name].str.fullmatch(_PADDED).any()),
+        missing={name: tuple(found) for name, found in words.items() if found},
+    )
 
 
 def require_distinct(names: Iterable[object], title: str) -> None:

@@ -17,6 +17,7 @@ from lightleak.data.column_problems import (
     holds_dates,
     problem_report,
     rarely_repeats,
+    read_as_missing,
 )
 from lightleak.data.schema import TableSchema
 from lightleak.data.splits import holdout
@@ -81,7 +82,7 @@ def load_table(
     features = frame if group is None else frame.drop(columns=group)
     _check_missing(missing, given is not None)
     features = _with_codes(features, categorical, label, name, given is not None)
-    schema = _infer(features, label, sensitive, missing, name) if given is None else given
+    schema = _infer(features, label, sensitive, missing, name, spelling) if given is None else given
     _require_two_classes(frame, schema)
     card = DatasetCard(
         name=name.split(".")[0],
@@ -118,12 +119,18 @@ def _declared_texts(schema: TableSchema | None, categorical: Sequence[str]) -> l
     return [column.name for column in (*schema.columns, schema.label) if not column.is_numerical]
 
 
-def _infer(frame: pd.DataFrame, label: str, sensitive: Sequence[str], missing: MissingPolicy, name: str) -> TableSchema:
+def _infer(
+    frame: pd.DataFrame, label: str, sensitive: Sequence[str], missing: MissingPolicy, name: str, spelling: Spelling
+) -> TableSchema:
     if label in frame.columns:
-        if problems := column_problems(frame, label, fills=missing != "refuse"):
+        if problems := column_problems(frame, label, fills=missing != "refuse", words=spelling.missing):
             raise DataError(problem_report(name, problems))
         if gaps := int(frame[label].isna().sum()):
-            raise DataError(f"label {label!r} has {gaps} missing values; leave out the rows without a label")
+            words = spelling.missing.get(label, ())
+            raise DataError(
+                f"label {label!r} has {gaps} missing values{read_as_missing(words)}; leave out the rows without a label"
+                + ", or declare the classes in a schema, which takes words literally" * bool(words)
+            )
         if holds_dates(frame[label]) or rarely_repeats(frame[label]):
             n_values = frame[label].nunique()
             raise DataError(
