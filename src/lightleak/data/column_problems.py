@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from lightleak.data.cells import MAX_INFERRED_CATEGORIES, category_strings
+from lightleak.data.cells import MAX_INFERRED_CATEGORIES, category_strings, stray_words
 from lightleak.data.codes import in_config
 
 _MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
@@ -27,6 +27,9 @@ MOSTLY = 0.9
 
 LOOKED_AT = 1000
 """Cells that are read to recognize dates in text: enough for the share above, and quick on millions of rows."""
+
+SHOWN = 5
+"""Words among numbers that a message lists."""
 
 FEW = 20
 """Distinct values up to here say nothing about a column: a table of 30 rows may well hold 20 professions."""
@@ -124,7 +127,11 @@ def holds_decimal_commas(cells: pd.Series) -> bool:
 
 
 def column_problems(
-    frame: pd.DataFrame, label: str, fills: bool, words: Mapping[str, Sequence[str]] = MappingProxyType({})
+    frame: pd.DataFrame,
+    label: str,
+    fills: bool,
+    words: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    categorical: Sequence[str] = (),
 ) -> list[ColumnProblem]:
     """Problems of the feature columns of a table without a schema, in the order of the columns.
 
@@ -133,10 +140,11 @@ def column_problems(
         label: name of its label column, which is checked elsewhere.
         fills: missing values will be filled in.
         words: by column, the words that were read as missing cells.
+        categorical: columns that hold categories even if nearly all of them are numbers.
     """
     found = []
     for name in frame.columns:
-        problem = None if name == label else _problem(frame[name], fills, words.get(str(name), ()))
+        problem = None if name == label else _problem(frame[name], fills, words.get(str(name), ()), name in categorical)
         if problem is not None:
             found.append(problem)
     return found
@@ -163,7 +171,7 @@ def problem_report(title: str, problems: Sequence[ColumnProblem]) -> str:
     return f"{title!r} cannot be used without changes:\n{listed}{fixes}"
 
 
-def _problem(cells: pd.Series, fills: bool, words: Sequence[str]) -> ColumnProblem | None:
+def _problem(cells: pd.Series, fills: bool, words: Sequence[str], is_category: bool) -> ColumnProblem | None:
     name, present = str(cells.name), cells.dropna()
     if present.empty:
         return ColumnProblem(name, "has no value at all", "drop it", drops=True)
@@ -175,6 +183,12 @@ def _problem(cells: pd.Series, fills: bool, words: Sequence[str]) -> ColumnProbl
         fix = "write them with points (pandas.read_csv reads them with decimal=','), or declare categories in a schema"
         return ColumnProblem(name, f"holds numbers with decimal commas ({first!r})", fix)
     if not pd.api.types.is_numeric_dtype(cells) or pd.api.types.is_bool_dtype(cells):
+        is_category = is_category or isinstance(cells.dtype, pd.CategoricalDtype)
+        if not is_category and len(stray := stray_words(present)):
+            listed = ", ".join(f"{word!r} ({n} cell{'s' * (n > 1)})" for word, n in stray.head(SHOWN).items())
+            more = f" and {len(stray) - SHOWN} more" if len(stray) > SHOWN else ""
+            fix = f"empty these cells, or, if all are codes, write {in_config('data.categorical', [name])}"
+            return ColumnProblem(name, f"holds numbers, but for: {listed}{more}", fix)
         distinct = category_strings(present).nunique()
         if distinct > MAX_INFERRED_CATEGORIES:
             fix = "drop it if it is an identifier or free text, or declare its categories in a schema"

@@ -9,12 +9,12 @@ from pathlib import Path
 import pandas as pd
 
 from lightleak.core.errors import DataError
+from lightleak.data.cells import LEADING_ZERO
 from lightleak.data.column_problems import holds_decimal_commas
 from lightleak.data.sources import reading
 
 _CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt")
 _PARQUET = (".parquet", ".pq")
-_PADDED = r"\s*[-+]?0\d+\s*"
 _WHOLE_FLOAT = r"[-+]?\d+\.0"
 
 
@@ -71,13 +71,14 @@ def read_spelling(path: Path, frame: pd.DataFrame) -> Spelling:
     if not path.name.lower().endswith(_CSV):
         return Spelling()
     whole = {name for name in frame.columns if _is_whole(frame[name])}
-    gaps = {name: frame[name].isna().to_numpy() for name in frame.columns if frame[name].dtype == object}
+    text = [name for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]
+    gaps = {name: frame[name].isna().to_numpy() for name in text}
     read = whole | {name for name, missing in gaps.items() if missing.any()}
     with reading(path):
         texts = pd.read_csv(path, sep=_separator(path), usecols=read.__contains__, dtype=str, keep_default_na=False)
     words = {name: sorted(set(texts[name][gaps[name]].str.strip()) - {""}) for name in texts.columns if name in gaps}
     return Spelling(
-        padded=tuple(name for name in texts.columns if name in whole and texts[name].str.fullmatch(_PADDED).any()),
+        padded=tuple(name for name in texts.columns if name in whole and texts[name].str.match(LEADING_ZERO).any()),
         missing={name: tuple(found) for name, found in words.items() if found},
     )
 

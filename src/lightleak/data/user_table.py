@@ -9,7 +9,7 @@ import pandas as pd
 
 from lightleak.core.errors import DataError
 from lightleak.data.assembly import cut_table
-from lightleak.data.cells import category_strings
+from lightleak.data.cells import category_strings, without_blanks
 from lightleak.data.codes import possible_codes, possible_identifiers
 from lightleak.data.column import Column, MissingPolicy
 from lightleak.data.column_problems import (
@@ -41,7 +41,7 @@ def load_table(
 
     Args:
         source: ``.csv``, ``.tsv`` (also gzipped), ``.parquet`` or a DataFrame. Where cells are not separated by commas,
-            3,5 is read as a number with a decimal comma.
+            3,5 is read as a number with a decimal comma. Cells of whitespace alone are missing.
         label: name of the label column.
         schema: a schema, a YAML file with one, or ``None`` to infer it (`TableSchema.infer`).
         test_fraction: share of rows held out at random.
@@ -66,10 +66,11 @@ def load_table(
     ('age',)
     """
     given = None if schema is None else _given(schema, label, sensitive)
+    texts = _declared_texts(given, categorical)
     if isinstance(source, pd.DataFrame):
         frame, name, spelling = source, "table", Spelling()
     else:
-        path, texts = Path(source), _declared_texts(given, categorical)
+        path = Path(source)
         frame, name = read_table(path, texts), path.name
         spelling = read_spelling(path, frame) if given is None else Spelling()
     frame = frame.rename(columns=str)
@@ -79,10 +80,12 @@ def load_table(
         raise DataError(f"{name!r} must have at least 2 rows below its column names, got {len(frame)}")
     if group is not None and group not in frame.columns:
         raise DataError(f"column {group!r}, the group of each row, is not in {name!r}; columns: {list(frame.columns)}")
+    words = [column for column in frame.columns if not pd.api.types.is_numeric_dtype(frame[column])]
+    frame = frame.assign(**{column: without_blanks(frame[column], column in texts) for column in words})
     features = frame if group is None else frame.drop(columns=group)
     _check_missing(missing, given is not None)
     features = _with_codes(features, categorical, label, name, given is not None)
-    schema = _infer(features, label, sensitive, missing, name, spelling) if given is None else given
+    schema = _infer(features, label, sensitive, missing, name, spelling, categorical) if given is None else given
     _require_two_classes(frame, schema)
     card = DatasetCard(
         name=name.split(".")[0],
@@ -120,10 +123,16 @@ def _declared_texts(schema: TableSchema | None, categorical: Sequence[str]) -> l
 
 
 def _infer(
-    frame: pd.DataFrame, label: str, sensitive: Sequence[str], missing: MissingPolicy, name: str, spelling: Spelling
+    frame: pd.DataFrame,
+    label: str,
+    sensitive: Sequence[str],
+    missing: MissingPolicy,
+    name: str,
+    spelling: Spelling,
+    categorical: Sequence[str],
 ) -> TableSchema:
     if label in frame.columns:
-        if problems := column_problems(frame, label, fills=missing != "refuse", words=spelling.missing):
+        if problems := column_problems(frame, label, missing != "refuse", spelling.missing, categorical):
             raise DataError(problem_report(name, problems))
         if gaps := int(frame[label].isna().sum()):
             words = spelling.missing.get(label, ())
