@@ -299,3 +299,40 @@ def test_words_that_were_read_as_missing_are_named_with_the_line_that_keeps_them
     assert "to keep 'NA', 'None' as a category, write data.categorical: [alcohol]" in said
     assert "'smoker: ever' is constant (only ['yes']) ('None' was read as missing)" in said
     assert "write data.categorical: ['smoker: ever']" in said
+
+
+@pytest.mark.parametrize("nested", [[1, 2], {"a": 1}])
+def test_a_column_of_lists_or_mappings_is_named(tmp_path: Path, nested: object) -> None:
+    frame = patients().assign(tags=[nested] * 100)
+    frame.to_parquet(tmp_path / "t.parquet")
+    for source in (frame, tmp_path / "t.parquet"):
+        with pytest.raises(
+            DataError, match=r"column 'tags' holds cells of type (list|dict|ndarray): (.|\n)*data.drop: \[tags"
+        ):
+            load_table(source, "ill")
+        with pytest.raises(DataError, match="column 'tags': expected numbers or strings"):
+            load_table(source, "tags")
+        for column in (Column.continuous("tags"), Column.categorical("tags", ["a", "b"])):
+            schema = TableSchema((column,), Column.categorical("ill", ["no", "yes"]))
+            with pytest.raises(DataError, match="column 'tags': expected"):
+                load_table(source, "ill", schema)
+        schema = TableSchema((Column.integer("age"),), Column.categorical("tags", ["a", "b"]))
+        with pytest.raises(DataError, match="column 'tags': expected"):
+            load_table(source, "tags", schema)
+
+
+@pytest.mark.parametrize(
+    ("header", "names"),
+    [
+        ("1,1.0,ill", ("1", "1.0")),
+        ("01,1,ill", ("01", "1")),
+        ('"age, in years, full";dose;ill', ("age, in years, full", "dose")),
+        ("\n  \nage;dose;ill", ("age", "dose")),
+        ('"say ""a,b,c"", please"\tdose\till', ('say "a,b,c", please', "dose")),
+    ],
+)
+def test_the_line_of_column_names_is_read_as_text(tmp_path: Path, header: str, names: tuple[str, ...]) -> None:
+    separator = next(sign for sign in "\t;," if sign in header)
+    rows = [f"{20 + i % 9}{separator}{i % 7}{separator}{'no' if i % 2 else 'yes'}" for i in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join([header, *rows]))
+    assert load_table(tmp_path / "t.csv", "ill").schema.names == names

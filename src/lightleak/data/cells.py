@@ -32,6 +32,17 @@ def category_strings(cells: pd.Series) -> pd.Series:
     return pd.Series(texts[codes], index=cells.index, name=cells.name, dtype=object)  # code -1 is a missing cell
 
 
+def nested_kind(cells: pd.Series) -> str | None:
+    """Return the type of the first cell without a value of its own, such as a list, ``None`` if there is none.
+
+    >>> nested_kind(pd.Series([None, [1, 2]])), nested_kind(pd.Series(["a", 1]))
+    ('list', None)
+    """
+    if cells.dtype != object:
+        return None
+    return next((type(cell).__name__ for cell in cells if not pd.api.types.is_hashable(cell)), None)
+
+
 def without_blanks(cells: pd.Series, is_category: bool = False) -> pd.Series:
     """Return the cells with those of whitespace alone as missing, and decimal numbers as floats.
 

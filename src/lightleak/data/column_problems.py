@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from lightleak.data.cells import MAX_INFERRED_CATEGORIES, category_strings, stray_words
+from lightleak.data.cells import MAX_INFERRED_CATEGORIES, category_strings, nested_kind, stray_words
 from lightleak.data.codes import in_config
 
 _MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
@@ -175,6 +175,9 @@ def _problem(cells: pd.Series, fills: bool, words: Sequence[str], is_category: b
     name, present = str(cells.name), cells.dropna()
     if present.empty:
         return ColumnProblem(name, "has no value at all", "drop it", drops=True)
+    if (kind := nested_kind(cells)) is not None:
+        fix = "drop it, or put what matters of them in columns of their own"
+        return ColumnProblem(name, f"holds cells of type {kind}", fix, drops=True)
     if holds_dates(cells) or pd.api.types.is_timedelta64_dtype(cells):
         fix = "drop it, or put a number in its place, such as days since the first date"
         return ColumnProblem(name, f"holds dates ({present.iloc[0]})", fix, drops=True)

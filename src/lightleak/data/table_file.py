@@ -1,6 +1,7 @@
 """Read a user's CSV or Parquet file, with the cells of declared categories as the text that the file holds."""
 
 import gzip
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -51,8 +52,9 @@ def read_table(path: Path, texts: Collection[str] = ()) -> pd.DataFrame:
             return pd.read_parquet(path)
         if name.endswith(_CSV):
             separator = _separator(path)
+            names = pd.read_csv(path, sep=separator, header=None, nrows=1, dtype=str, keep_default_na=False).iloc[0]
+            require_distinct(names[names != ""], path.name)
             frame = pd.read_csv(path, sep=separator, converters=dict.fromkeys(texts, _text), low_memory=False)
-            require_distinct(pd.read_csv(path, sep=separator, header=None, nrows=1).iloc[0].dropna(), path.name)
             frame = frame.assign(**{column: _without_zeros(frame[column]) for column in texts if column in frame})
             return frame if separator == "," else _with_points(frame, texts)
     raise DataError(
@@ -115,7 +117,8 @@ def _with_points(frame: pd.DataFrame, texts: Collection[str]) -> pd.DataFrame:
 
 
 def _separator(path: Path) -> str:
-    """The separator that occurs most often in the line of column names."""
-    with gzip.open(path, "rt") if path.name.lower().endswith(".gz") else path.open() as file:
-        names = str(file.readline())
-    return max(",;\t|", key=names.count)
+    """The separator that occurs most often in the line of column names, outside of quotes."""
+    opened = gzip.open if path.name.lower().endswith(".gz") else open
+    with opened(path, "rt", encoding="utf-8") as file:
+        names = next((line for line in file if line.strip()), "")
+    return max(",;\t|", key=re.sub('"[^"]*"', "", names).count)

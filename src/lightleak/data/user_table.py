@@ -140,7 +140,7 @@ def _infer(
                 f"label {label!r} has {gaps} missing values{read_as_missing(words)}; leave out the rows without a label"
                 + ", or declare the classes in a schema, which takes words literally" * bool(words)
             )
-        if holds_dates(frame[label]) or rarely_repeats(frame[label]):
+        if holds_dates(frame[label]) or rarely_repeats(category_strings(frame[label])):
             n_values = frame[label].nunique()
             raise DataError(
                 f"label {label!r} must be a class that repeats, got {n_values} distinct values in {len(frame)} rows; "
@@ -188,6 +188,6 @@ def _check_missing(missing: MissingPolicy, is_given: bool) -> None:
 
 def _require_two_classes(frame: pd.DataFrame, schema: TableSchema) -> None:
     label = schema.label.name
-    if label in frame.columns and frame[label].nunique() < 2:
+    if label in frame.columns and category_strings(frame[label]).nunique() < 2:
         found = frame[label].dropna().unique().tolist()
         raise DataError(f"label {label!r} must have rows of at least 2 classes, got only {found}")
