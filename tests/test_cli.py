@@ -483,6 +483,13 @@ def test_data_describe_shows_names_as_they_are(lightleak_command: Command) -> No
         assert shown in out
 
 
+def test_data_describe_shows_every_digit_of_a_range(lightleak_command: Command) -> None:
+    frame = pd.DataFrame({"income": [1234567, 9876543] * 9, "dose": [0.12345678, 2] * 9, "ill": list("aabbab") * 3})
+    frame.to_csv("mine.csv", index=False)
+    out = lightleak_command("data", "describe", "mine.csv", "--label", "ill")[1]
+    assert "1234567 to 9876543" in out and "0.12345678 to 2 " in out
+
+
 def test_a_terminal_without_a_character_shows_a_question_mark(
     lightleak_command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

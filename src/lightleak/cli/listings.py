@@ -71,11 +71,10 @@ def data_describe(parsed: argparse.Namespace, console: Console) -> None:
     )
     grid = Grid("column", "kind", "values", header_style="bold")
     for column in schema.columns:
-        values = (
-            f"{len(column.categories)} categories"
-            if column.categories
-            else f"{table.train[column.name].min():g} to {table.train[column.name].max():g}"
-        )
+        values = f"{len(column.categories)} categories"
+        if column.is_numerical:
+            cells = table.train[column.name]
+            values = f"{column.number_text(cells.min())} to {column.number_text(cells.max())}"
         grid.add_row(Text(column.name), str(column.kind), values)
     classes = ", ".join(f"{c} {shares.get(c, 0):.1%}" for c in schema.label.categories[:6])
     grid.add_row(Text(schema.label.name), "label", Text(classes))

@@ -40,9 +40,10 @@ class TableEncoder(nn.Module):
     their bounds; ``quantile`` keeps 0/1 and maps numbers to their rank in [0, 1].
 
     Decoding gives back every valid row: categories exactly, whole numbers exactly as long as they lie within 8 million
-    (2**23) of their mean (an encoded value has the 24 bits of float32), other numbers to 24 bits. ``quantile`` gives
-    back exactly the numbers it was fitted on; one that falls between two of them to the 24 bits of its rank. Numbers
-    beyond the bounds come back as the bound unless ``clamp`` is off; ``quantile`` has no number beyond the bounds.
+    (2**23) of their mean or, under ``minmax``, of their lower bound (an encoded value has the 24 bits of float32),
+    other numbers to 24 bits. ``quantile`` gives back exactly the numbers it was fitted on; one that falls between two
+    of them to the 24 bits of its rank. Numbers beyond the bounds come back as the bound unless ``clamp`` is off;
+    ``quantile`` has no number beyond the bounds.
 
     Statistics are float64 buffers:
 
