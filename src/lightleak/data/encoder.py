@@ -363,10 +363,11 @@ class TableEncoder(nn.Module):
         slack = ROUNDING * (self.upper - self.lower + self.lower.abs() + self.upper.abs())
         beyond = (numbers < self.lower - slack) | (numbers > self.upper + slack)
         for i in beyond.any(0).nonzero().flatten().tolist()[:1]:
-            column, value = self.schema.numerical[i], float(numbers[beyond[:, i], i][0])
+            column, n = self.schema.numerical[i], int(beyond[:, i].sum())
+            bounds = " to ".join(column.number_text(float(bound[i])) for bound in (self.lower, self.upper))
             raise ObservationError(
-                f"a row holds {value:g} in column {column.name!r}, beyond the bounds {float(self.lower[i]):g} to "
-                f"{float(self.upper[i]):g} that the update states"
+                f"{n} of {len(x)} rows hold numbers in column {column.name!r} beyond the bounds {bounds} that the "
+                "update states"
             )
 
     def _require_fitted(self) -> None:
