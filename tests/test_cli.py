@@ -474,6 +474,22 @@ def test_data_describe_shows_columns_of_a_dataset_and_of_a_file(lightleak_comman
     assert_one_message(err, "sick")
 
 
+def test_data_describe_shows_names_as_they_are(lightleak_command: Command) -> None:
+    cells = {"weight [kg]": [1.5, 2, 3, 4], "[/red]": ["a", "b", "b", "a"], ":smile:": [2, 5, 2, 7]}
+    pd.DataFrame({**cells, "[bold]ill": ["[i]no", "yes", "[i]no", "yes"]}).to_csv("[b]mine.csv", index=False)
+    code, out, err = lightleak_command("data", "describe", "[b]mine.csv", "--label", "[bold]ill")
+    assert (code, err) == (0, "")
+    for shown in ("[b]mine.csv: 3 training rows", "weight [kg] ", "[/red] ", ":smile: ", "[bold]ill ", "[i]no "):
+        assert shown in out
+
+
+def test_data_describe_shows_every_digit_of_a_range(lightleak_command: Command) -> None:
+    frame = pd.DataFrame({"income": [1234567, 9876543] * 9, "dose": [0.12345678, 2] * 9, "ill": list("aabbab") * 3})
+    frame.to_csv("mine.csv", index=False)
+    out = lightleak_command("data", "describe", "mine.csv", "--label", "ill")[1]
+    assert "1234567 to 9876543" in out and "0.12345678 to 2 " in out
+
+
 def test_a_terminal_without_a_character_shows_a_question_mark(
     lightleak_command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -250,7 +250,7 @@ WRONG_USES: list[tuple[str, str, str]] = [
     (f"{ATTACK} --capture endless", "facts.epochs must be a whole number from 1", "got 1000000000000"),
     (f"{ATTACK} --capture wrongmarginals", "the marginal of column 'd0' must be values", "as many probabilities"),
     (f"{ATTACK} --capture othercolumns", "block 'd0' must begin at 0", "got 1:"),
-    (f"{ATTACK} --capture lowbound", "a row holds", "beyond the bounds"),
+    (f"{ATTACK} --capture lowbound", "rows hold numbers in column 'c0' beyond", "that the update states"),
     (f"{ATTACK} --capture swapped", "bounds of column 'c0' must ascend", "got"),
     (f"{ATTACK} --capture done/captures --attacks tableak_fedavg", "one FedSGD gradient", "local training (FedAvg)"),
     ("attack config.yaml --capture done --output done", "done holds an audit", "choose another --output"),

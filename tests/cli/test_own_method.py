@@ -182,3 +182,11 @@ def test_the_command_prints_a_table_and_writes_page_and_json(
     assert f"{pairs[0].difference.mean:+.3f}" in page and "dataset synthetic" in page
     assert main(["compare", str(folder)]) == 2
     assert "--with" in capsys.readouterr().err
+
+
+def test_the_files_are_the_owners_alone(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, "updates")
+    assert main(["compare", str(folder), "--with", str(updates_csv(folder))]) == 0
+    written = sorted(folder.glob("comparison-*"))
+    assert [path.suffix for path in written] == [".json", ".md"]
+    assert all(path.stat().st_mode & 0o077 == 0 for path in written)

@@ -1,12 +1,16 @@
 """A newcomer's table: every column that cannot be a feature is named at once, with the setting that mends it."""
 
 import datetime
+from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from lightleak.core.errors import DataError
+from lightleak.core.yaml_text import read_yaml
+from lightleak.data.codes import column_notices
 from lightleak.data.column_problems import holds_dates, numbers_its_rows
 from lightleak.data.schema import Column, TableSchema
 from lightleak.data.user_table import load_table
@@ -166,3 +170,59 @@ def test_decimal_commas_are_named_as_what_they_are() -> None:
     said = str(refused.value)
     assert "column 'dose' holds numbers with decimal commas ('3,5'): write them with points" in said
     assert "data.missing" not in said and "identifier" not in said
+
+
+def test_suggested_lines_are_yaml_whatever_a_column_is_called() -> None:
+    names = ["Unnamed: 0", "no", "größe", "a, b", "#", "x" * 200]
+    frame = pd.DataFrame({name: range(200) for name in names} | {"age": [30, 40] * 100, "ill": ["a", "b"] * 100})
+    with pytest.raises(DataError) as refused:
+        load_table(frame, "ill")
+    suggested = str(refused.value).splitlines()[-1].removeprefix("In a config: ").partition("; in Python")[0]
+    assert read_yaml(suggested) == {"data.drop": names}
+    (notice,) = column_notices(names)
+    assert read_yaml(notice.partition("write ")[2]) == {"data.categorical": names}
+
+
+@pytest.mark.parametrize("kind", ["file", "frame"])
+def test_blank_cells_among_numbers_are_missing(tmp_path: Path, kind: str) -> None:
+    ages = [str(20 + i % 50) for i in range(200)]
+    ages[7], ages[9] = " ", "  "
+    frame = pd.DataFrame({"age": ages, "sex": ["f", " "] * 100, "ill": ["no", "yes"] * 100})
+    source: pd.DataFrame | Path = frame
+    if kind == "file":
+        source = tmp_path / "t.csv"
+        frame.to_csv(source, index=False)
+    with pytest.raises(DataError, match=r"'age' has 2 missing values(.|\n)*'sex' is constant"):
+        load_table(source, "ill")
+    table = load_table(source, "ill", drop=["sex"], missing="impute")
+    assert table.schema.column("age") == Column.integer("age", 20, 69, missing="impute")
+    schema = TableSchema(
+        (Column.integer("age", missing="impute"), Column.categorical("sex", ["f", "m"], missing="category")),
+        Column.categorical("ill", ["no", "yes"]),
+    )
+    assert set(load_table(source, "ill", schema).train["sex"]) == {"f", "missing"}
+
+
+def test_words_among_numbers_are_refused_in_the_report_of_all_problems() -> None:
+    frame = hospital()[["age", "note", "ill"]].assign(age=lambda rows: rows["age"].astype(object))
+    frame.loc[3, "age"], frame.loc[[5, 8], "age"] = "unknown", "?"
+    with pytest.raises(DataError) as refused:
+        load_table(frame, "ill")
+    said = str(refused.value)
+    assert "- column 'age' holds numbers, but for: '?' (2 cells), 'unknown' (1 cell): empty these cells" in said
+    assert "write data.categorical: [age]" in said and "column 'note' has 200 distinct strings" in said
+    assert load_table(frame, "ill", drop=["note"], categorical=["age"]).schema.column("age").width > 60
+    as_categories = frame.assign(age=frame["age"].astype(str).astype("category"))
+    assert load_table(as_categories, "ill", drop=["note"]).schema.column("age").width > 60
+
+
+def test_text_of_which_a_tenth_is_no_number_holds_categories() -> None:
+    frame = hospital()[["age", "ill"]].assign(children=["0", "1", "2", "3 or more"] * 50)
+    assert load_table(frame, "ill").schema.column("children").width == 4
+
+
+def test_decimal_numbers_of_parquet_are_numbers(tmp_path: Path) -> None:
+    prices = [Decimal(f"{i % 60}.50") if i != 4 else None for i in range(200)]
+    hospital()[["age", "ill"]].assign(price=prices).to_parquet(tmp_path / "t.parquet")
+    column = load_table(tmp_path / "t.parquet", "ill", missing="impute").schema.column("price")
+    assert column == Column.continuous("price", 0.5, 59.5, missing="impute")

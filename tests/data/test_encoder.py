@@ -344,3 +344,15 @@ def test_a_state_of_no_schema_is_refused() -> None:
         TableEncoder.from_state(facts | {"schema": {"columns": []}}, tensors)
     with pytest.raises(DataError, match="encoding must be one of"):
         TableEncoder.from_state(facts | {"encoding": "ordinal"}, tensors)
+
+
+@pytest.mark.parametrize("encoding", ["standardized", "onehot", "minmax"])
+def test_whole_numbers_are_exact_within_8_million_of_the_point_the_docstring_names(encoding: Encoding) -> None:
+    schema = TableSchema((Column.integer("n", 0, 2 * 10**9),), Column.categorical("ill", ["no", "yes"]))
+    start = 0 if encoding == "minmax" else 10**9
+    near = start + np.random.default_rng(0).integers(0, 2**23, 2000)
+    far = start + np.random.default_rng(1).integers(2**29, 2**29 + 2**20, 2000)
+    for numbers, exact in ((near, True), (far, False)):
+        encoder = TableEncoder(schema, encoding).fit(pd.DataFrame({"n": near}))
+        decoded = encoder.decode(encoder.encode(pd.DataFrame({"n": numbers})))["n"].to_numpy()
+        assert np.array_equal(decoded, numbers) is exact

@@ -226,3 +226,22 @@ def test_diabetes130_leaves_the_rows_that_were_counted_by_hand(data_dir) -> None
         assert np.abs(counts / counts.sum() - config.private_shares).max() < 0.03
     assert len(task.schema.columns) == 50 and "num_procedures" in task.schema.names
     assert not any(name.startswith(("diagnosis", "patient_nbr")) for name in task.schema.names)
+
+
+def test_a_patient_written_in_two_ways_is_one_group(table) -> None:
+    expected = make_inversion_task(table, CONFIG, seed=0)
+    odd = {name: getattr(table, name).copy() for name in ("train", "test")}
+    for frame in odd.values():
+        frame.loc[::3, "patient"] += " "
+    task = make_inversion_task(replace(table, **odd), CONFIG, seed=0)
+    for frame, known in zip(frames(task), frames(expected), strict=True):
+        pd.testing.assert_frame_equal(frame, known)
+
+
+def test_groups_of_numbers_and_text_are_one_group_where_their_text_is_equal(table) -> None:
+    odd = {name: getattr(table, name).copy() for name in ("train", "test")}
+    for frame in odd.values():
+        numbers = frame["trace"].astype(object)
+        frame["patient"] = numbers.where(frame.index % 2 == 0, frame["trace"].astype(str))
+    sides = [set(frame["trace"]) for frame in frames(make_inversion_task(replace(table, **odd), CONFIG, seed=0))]
+    assert sum(map(len, sides)) == len(set.union(*sides))

@@ -214,3 +214,125 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         load_table(tmp_path / "nowhere.csv", "ill")
     with pytest.raises(DataError, match=r"schema file .*nowhere\.yaml does not exist"):
         load_table(patients(), "ill", tmp_path / "nowhere.yaml")
+
+
+def written(path: Path, **cells: list) -> Path:
+    """A CSV file of those columns, with an age and a label."""
+    n = max(map(len, cells.values()))
+    ages = {"age": [20 + i % 50 for i in range(n)]} if "age" not in cells else {}
+    pd.DataFrame({**ages, **cells, "ill": ["no", "yes"] * (n // 2)}).to_csv(path, index=False)
+    return path
+
+
+CODES = {"zip": ["01234", "1234", "00501"], "icd": ["250", "250.1", "250.10"], "code": ["100000", "1E5", "2E3"]}
+
+
+@pytest.mark.parametrize("name", list(CODES))
+def test_declared_codes_keep_the_text_of_the_file(tmp_path: Path, name: str) -> None:
+    path = written(tmp_path / "t.csv", **{name: CODES[name] * 20})
+    schema = TableSchema(
+        (Column.integer("age"), Column.categorical(name, CODES[name])), Column.categorical("ill", ["no", "yes"])
+    )
+    for table in (load_table(path, "ill", schema), load_table(path, "ill", categorical=[name])):
+        assert set(table.schema.column(name).categories) == set(CODES[name])
+        assert pd.concat([table.train, table.test])[name].value_counts().tolist() == [20, 20, 20]
+
+
+def test_declared_whole_numbers_may_be_written_with_a_zero_behind_the_point(tmp_path: Path) -> None:
+    path = written(tmp_path / "t.csv", ward=[1.0, 2.0, None, 10.0] * 20)
+    assert "1.0" in path.read_text()
+    table = load_table(path, "ill", categorical=["ward"], missing="impute")
+    assert table.schema.column("ward").categories == ("1", "2", "10")
+
+
+def test_whole_numbers_with_leading_zeros_are_named_as_codes(tmp_path: Path) -> None:
+    path = written(tmp_path / "t.csv", zip=[f"{i * 37 % 4000:05}" for i in range(200)], dose=[7, 250] * 100)
+    table = load_table(path, "ill")
+    assert table.schema.column("zip").kind is ColumnKind.INTEGER
+    assert table.possible_codes == ("zip",)
+    assert load_table(path, "ill", categorical=["dose"]).possible_codes == ("zip",)
+    gaps = written(tmp_path / "u.csv", ward=["007", "7", None, "8"] * 20)
+    assert "ward" in load_table(gaps, "ill", missing="impute").possible_codes
+
+
+def test_codes_of_a_long_file_are_one_text_each(tmp_path: Path) -> None:
+    codes = ["01", "02", "10"] * 200_000
+    codes[-1] = "X9"
+    (tmp_path / "t.csv").write_text("code,ill\n" + "".join(f"{code},{i % 2}\n" for i, code in enumerate(codes)))
+    table = load_table(tmp_path / "t.csv", "ill")
+    assert table.schema.column("code").categories == ("01", "02", "10", "X9")
+
+
+DRINKS = {"alcohol": ["None", "Social", "Heavy", "NA"] * 15}
+
+
+def test_declared_words_are_categories_and_no_missing_cells(tmp_path: Path) -> None:
+    path = written(tmp_path / "t.csv", **DRINKS)
+    drinks = Column.categorical("alcohol", ["None", "Social", "Heavy", "NA"])
+    schema = TableSchema((Column.integer("age"), drinks), Column.categorical("ill", ["no", "yes"]))
+    for table in (load_table(path, "ill", schema), load_table(path, "ill", categorical=["alcohol"])):
+        assert pd.concat([table.train, table.test])["alcohol"].value_counts().to_dict() == {
+            "None": 15,
+            "Social": 15,
+            "Heavy": 15,
+            "NA": 15,
+        }
+    sleep = written(tmp_path / "u.csv", dose=[1.5, 2, 4] * 20).read_text().replace("no\n", "None\n")
+    (tmp_path / "u.csv").write_text(sleep)
+    schema = TableSchema((Column.continuous("dose"),), Column.categorical("ill", ["None", "yes"]))
+    assert set(load_table(tmp_path / "u.csv", "ill", schema).train["ill"]) == {"None", "yes"}
+    with pytest.raises(DataError, match=r"'ill' has 30 missing values \('None' was read as missing\).*in a schema"):
+        load_table(tmp_path / "u.csv", "ill")
+
+
+def test_only_the_empty_cell_of_a_declared_category_is_missing(tmp_path: Path) -> None:
+    path = written(tmp_path / "t.csv", alcohol=["null", "n/a", None] * 20)
+    table = load_table(path, "ill", categorical=["alcohol"], missing="category")
+    assert table.schema.column("alcohol").categories == ("n/a", "null", "missing")
+
+
+def test_words_that_were_read_as_missing_are_named_with_the_line_that_keeps_them(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as refused:
+        load_table(written(tmp_path / "t.csv", **DRINKS, **{"smoker: ever": ["None", "yes", None] * 20}), "ill")
+    said = str(refused.value)
+    assert "'alcohol' has 30 missing values ('NA', 'None' were read as missing): fill them in" in said
+    assert "to keep 'NA', 'None' as a category, write data.categorical: [alcohol]" in said
+    assert "'smoker: ever' is constant (only ['yes']) ('None' was read as missing)" in said
+    assert "write data.categorical: ['smoker: ever']" in said
+
+
+@pytest.mark.parametrize("nested", [[1, 2], {"a": 1}])
+def test_a_column_of_lists_or_mappings_is_named(tmp_path: Path, nested: object) -> None:
+    frame = patients().assign(tags=[nested] * 100)
+    frame.to_parquet(tmp_path / "t.parquet")
+    for source in (frame, tmp_path / "t.parquet"):
+        with pytest.raises(
+            DataError, match=r"column 'tags' holds cells of type (list|dict|ndarray): (.|\n)*data.drop: \[tags"
+        ):
+            load_table(source, "ill")
+        with pytest.raises(DataError, match="column 'tags': expected numbers or strings"):
+            load_table(source, "tags")
+        for column in (Column.continuous("tags"), Column.categorical("tags", ["a", "b"])):
+            schema = TableSchema((column,), Column.categorical("ill", ["no", "yes"]))
+            with pytest.raises(DataError, match="column 'tags': expected"):
+                load_table(source, "ill", schema)
+        schema = TableSchema((Column.integer("age"),), Column.categorical("tags", ["a", "b"]))
+        with pytest.raises(DataError, match="column 'tags': expected"):
+            load_table(source, "tags", schema)
+
+
+@pytest.mark.parametrize(
+    ("header", "names"),
+    [
+        ("1,1.0,ill", ("1", "1.0")),
+        ("01,1,ill", ("01", "1")),
+        ('"age, in years, full";dose;ill', ("age, in years, full", "dose")),
+        ("\n  \nage;dose;ill", ("age", "dose")),
+        ('"say ""a,b,c"", please"\tdose\till', ('say "a,b,c", please', "dose")),
+    ],
+)
+def test_the_line_of_column_names_is_read_as_text(tmp_path: Path, header: str, names: tuple[str, ...]) -> None:
+    separator = next(sign for sign in "\t;," if sign in header)
+    rows = [f"{20 + i % 9}{separator}{i % 7}{separator}{'no' if i % 2 else 'yes'}" for i in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join([header, *rows]))
+    assert load_table(tmp_path / "t.csv", "ill").schema.names == names

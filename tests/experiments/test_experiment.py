@@ -1,5 +1,7 @@
 """What a config names: whose rows the statistics that the server knows are counted on."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
+from lightleak.core.errors import ObservationError
 from lightleak.data.assembly import cut_table
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.schema import Column, TableSchema
@@ -14,6 +17,7 @@ from lightleak.data.table import DatasetCard
 from lightleak.experiments.clients import FreshClients
 from lightleak.experiments.config import DataConfig
 from lightleak.experiments.experiment import fitted_encoder, load_source, prepare_experiment
+from lightleak.experiments.kinds.updates.plan import load_capture, load_own_capture
 
 CARD = DatasetCard("made", "Made", (), (), "none", "none")
 
@@ -50,3 +54,13 @@ def test_declared_bounds_are_kept() -> None:
     assert table.seen_bounds == ("dose",)
     encoder = fitted_encoder(DataConfig(name="made", statistics="test"), table)
     assert (encoder.lower.tolist(), encoder.upper.tolist()) == ([0, 4], [120, 5])
+
+
+def test_rows_of_a_training_may_lie_beyond_the_bounds_that_the_server_assumes(
+    tmp_path: Path, save_captures: Callable[..., list[Path]]
+) -> None:
+    (folder,) = save_captures(tmp_path, sizes=(60,), data__statistics="test")
+    _, truth = load_own_capture(folder)
+    assert truth is not None and len(truth.inputs) == 60
+    with pytest.raises(ObservationError, match=r"of 60 rows hold numbers in column '\w+' beyond the bounds"):
+        load_capture(folder)

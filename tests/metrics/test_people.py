@@ -458,3 +458,22 @@ def test_an_index_finds_what_fits(population: Population) -> None:
     assert [len(found) for found in index.fitting(shifted, np.array([False]))] == [1]
     without_sex = RowIndex(population.sent, population.deviation, without=0)
     assert [found.tolist() for found in without_sex.fitting(population.sent[[5]])] == [[5]]
+
+
+def test_numbers_of_people_keep_their_digits() -> None:
+    columns = Column.integer("income"), Column.continuous("weight"), Column.continuous("time")
+    schema = TableSchema(columns, Column.categorical("ill", ["no", "yes"]), ("income", "weight"))
+    rows = pd.DataFrame(
+        {
+            "income": [1234567, 1234599, 9876543, 12],
+            "weight": [75.3, 80.2, 61.7, 99.1],
+            "time": [1234567.25, 1234568.5, 1234569.125, 1234566.0],
+            "ill": ["no", "yes"] * 2,
+        }
+    )
+    table = Table(DatasetCard("toy", "Toy", (), ()), schema, rows, rows)
+    people = Population.of(table, TableEncoder(schema).fit(rows), Marginals.of(schema, rows))
+    ids = np.arange(4)
+    assert people.text("income", ids) == ["1234567", "1234599", "9876543", "12"]
+    assert people.text("weight", ids) == ["75.3", "80.2", "61.7", "99.1"]
+    assert people.text("time", ids) == ["1234567.25", "1234568.5", "1234569.125", "1234566"]

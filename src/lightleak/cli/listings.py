@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table as Grid
+from rich.text import Text
 
 from lightleak.cards import find_cards, load_catalogue
 from lightleak.cards.terminal import print_card
@@ -62,22 +63,21 @@ def data_describe(parsed: argparse.Namespace, console: Console) -> None:
         dropped, codes = names(parsed.drop), names(parsed.categorical)
         table = load_table(Path(parsed.name), parsed.label, drop=dropped, missing=parsed.missing, categorical=codes)
     schema, shares = table.schema, table.train[table.schema.label.name].value_counts(normalize=True)
-    console.print(f"{table.card.title}: {len(table.train)} training rows, {len(table.test)} test rows", soft_wrap=True)
+    rows = f": {len(table.train)} training rows, {len(table.test)} test rows"
+    console.print(Text.assemble(table.card.title, rows), soft_wrap=True)  # a Text: names of a user's are no markup
     console.print(
         f"{len(schema.categorical)} categorical and {len(schema.numerical)} numerical columns, "
         f"encoded width {TableEncoder(schema).width}"
     )
     grid = Grid("column", "kind", "values", header_style="bold")
     for column in schema.columns:
-        values = (
-            f"{len(column.categories)} categories"
-            if column.categories
-            else f"{table.train[column.name].min():g} to {table.train[column.name].max():g}"
-        )
-        grid.add_row(column.name, str(column.kind), values)
-    grid.add_row(
-        schema.label.name, "label", ", ".join(f"{c} {shares.get(c, 0):.1%}" for c in schema.label.categories[:6])
-    )
+        values = f"{len(column.categories)} categories"
+        if column.is_numerical:
+            cells = table.train[column.name]
+            values = f"{column.number_text(cells.min())} to {column.number_text(cells.max())}"
+        grid.add_row(Text(column.name), str(column.kind), values)
+    classes = ", ".join(f"{c} {shares.get(c, 0):.1%}" for c in schema.label.categories[:6])
+    grid.add_row(Text(schema.label.name), "label", Text(classes))
     console.print(grid)
     for notice in column_notices(table.possible_codes, table.possible_identifiers):
         console.print(notice, soft_wrap=True, highlight=False, markup=False)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lightleak.core.errors import UsageError, close_match
+from lightleak.core.private_files import private_files
 from lightleak.core.results import FILE_NAME, NONE, read_results
 from lightleak.report.intervals import Estimate, estimate, paired_difference
 
@@ -321,7 +322,8 @@ def markdown(compared: Sequence[Compared], folder: Path, file: Path) -> str:
 def write(compared: Sequence[Compared], folder: Path, file: Path) -> Path:
     """Write ``comparison-<name of the CSV file>.md`` and ``.json`` into the run folder; return the path of the page."""
     page = folder / f"comparison-{file.stem}.md"
-    page.write_text(markdown(compared, folder, file), encoding="utf-8")
     content = {"with": file.name, "comparisons": [asdict(one) | {"result": one.verdict} for one in compared]}
-    page.with_suffix(".json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    with private_files():
+        page.write_text(markdown(compared, folder, file), encoding="utf-8")
+        page.with_suffix(".json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return page

@@ -10,6 +10,8 @@ from lightleak.core.errors import DataError
 from lightleak.data.column import MISSING_CATEGORY, Column, ColumnKind, category_text
 
 MAX_INFERRED_CATEGORIES = 100  # above it a column of strings is an identifier or free text, not a category
+MOSTLY_NUMBERS = 0.9  # share of distinct cells above which the others of a column are words among numbers
+LEADING_ZERO = r"\s*[-+]?0\d+\s*$"
 LARGEST_INTEGER = 2**53  # whole numbers up to here are exact in float64
 
 
@@ -28,6 +30,55 @@ def category_strings(cells: pd.Series) -> pd.Series:
     codes, distinct = pd.factorize(cells)
     texts = np.array([*(category_text(value) for value in distinct), None], dtype=object)
     return pd.Series(texts[codes], index=cells.index, name=cells.name, dtype=object)  # code -1 is a missing cell
+
+
+def nested_kind(cells: pd.Series) -> str | None:
+    """Return the type of the first cell without a value of its own, such as a list, ``None`` if there is none.
+
+    >>> nested_kind(pd.Series([None, [1, 2]])), nested_kind(pd.Series(["a", 1]))
+    ('list', None)
+    """
+    if cells.dtype != object:
+        return None
+    return next((type(cell).__name__ for cell in cells if not pd.api.types.is_hashable(cell)), None)
+
+
+def without_blanks(cells: pd.Series, is_category: bool = False) -> pd.Series:
+    """Return the cells with those of whitespace alone as missing, and decimal numbers as floats.
+
+    If the others are all numbers without leading zeros, they become numbers.
+
+    Args:
+        cells: of one column.
+        is_category: the column is declared to hold categories: what remains is not changed.
+
+    >>> without_blanks(pd.Series(["18", " ", "40"])).tolist()
+    [18.0, nan, 40.0]
+    """
+    if not (cells.dtype == object or isinstance(cells.dtype, pd.StringDtype)):
+        return cells
+    if not is_category and pd.api.types.infer_dtype(cells) == "decimal":
+        return pd.to_numeric(cells)
+    blank = cells.map(lambda cell: isinstance(cell, str) and not cell.strip()).astype(bool)
+    if not blank.any():
+        return cells
+    cells = cells.mask(blank, None)
+    present = cells.dropna()
+    if is_category or present.astype(str).str.match(LEADING_ZERO).any():
+        return cells
+    numbers = pd.to_numeric(present, errors="coerce")
+    return cells if present.empty or numbers.isna().any() else numbers.reindex(cells.index)
+
+
+def stray_words(cells: pd.Series) -> pd.Series:
+    """Return how often each cell that is no number occurs in a column of text, if nearly all distinct ones are numbers.
+
+    >>> stray_words(pd.Series([*"0123456789", "?", "?"])).to_dict(), stray_words(pd.Series(["1", "2", "3+"])).to_dict()
+    ({'?': 2}, {})
+    """
+    counts = category_strings(cells).value_counts()
+    stray = counts[pd.to_numeric(counts.index.to_series(), errors="coerce").isna()]
+    return stray if len(counts) - len(stray) > MOSTLY_NUMBERS * len(counts) else stray[:0]
 
 
 def in_order(categories: Sequence[str]) -> list[str]:

@@ -103,6 +103,14 @@ class Column:
         """Encoded positions: one per category, or one."""
         return 1 if self.is_numerical else len(self.categories)
 
+    def number_text(self, value: float) -> str:
+        """Return a number of this column as text: every digit of a whole one, otherwise 12 significant digits.
+
+        >>> Column.integer("income").number_text(1234567.0), Column.continuous("dose").number_text(0.1 + 0.2)
+        ('1234567', '0.3')
+        """
+        return str(int(value)) if self.kind is ColumnKind.INTEGER else f"{value:.12g}"
+
     @classmethod
     def categorical(cls, name: str, categories: Sequence[str], missing: MissingPolicy = "refuse") -> "Column":
         """A categorical column; ``missing='category'`` adds a category of its own."""

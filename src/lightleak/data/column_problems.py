@@ -2,13 +2,15 @@
 
 import datetime
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
 
-from lightleak.data.cells import MAX_INFERRED_CATEGORIES, category_strings
+from lightleak.data.cells import MAX_INFERRED_CATEGORIES, category_strings, nested_kind, stray_words
+from lightleak.data.codes import in_config
 
 _MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 DATE = re.compile(
@@ -25,6 +27,9 @@ MOSTLY = 0.9
 
 LOOKED_AT = 1000
 """Cells that are read to recognize dates in text: enough for the share above, and quick on millions of rows."""
+
+SHOWN = 5
+"""Words among numbers that a message lists."""
 
 FEW = 20
 """Distinct values up to here say nothing about a column: a table of 30 rows may well hold 20 professions."""
@@ -121,17 +126,25 @@ def holds_decimal_commas(cells: pd.Series) -> bool:
     return any("," in value for value in distinct)
 
 
-def column_problems(frame: pd.DataFrame, label: str, fills: bool) -> list[ColumnProblem]:
+def column_problems(
+    frame: pd.DataFrame,
+    label: str,
+    fills: bool,
+    words: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    categorical: Sequence[str] = (),
+) -> list[ColumnProblem]:
     """Problems of the feature columns of a table without a schema, in the order of the columns.
 
     Args:
         frame: the table.
         label: name of its label column, which is checked elsewhere.
         fills: missing values will be filled in.
+        words: by column, the words that were read as missing cells.
+        categorical: columns that hold categories even if nearly all of them are numbers.
     """
     found = []
     for name in frame.columns:
-        problem = None if name == label else _problem(frame[name], fills)
+        problem = None if name == label else _problem(frame[name], fills, words.get(str(name), ()), name in categorical)
         if problem is not None:
             found.append(problem)
     return found
@@ -148,7 +161,7 @@ def problem_report(title: str, problems: Sequence[ColumnProblem]) -> str:
     dropped = [problem.column for problem in problems if problem.drops]
     yaml, python = [], []
     if dropped:
-        yaml.append(f"data.drop: [{', '.join(dropped)}]")
+        yaml.append(in_config("data.drop", dropped))
         python.append(f"drop={dropped!r}")
     if any(problem.fills for problem in problems):
         yaml.append("data.missing: impute")
@@ -158,10 +171,13 @@ def problem_report(title: str, problems: Sequence[ColumnProblem]) -> str:
     return f"{title!r} cannot be used without changes:\n{listed}{fixes}"
 
 
-def _problem(cells: pd.Series, fills: bool) -> ColumnProblem | None:
+def _problem(cells: pd.Series, fills: bool, words: Sequence[str], is_category: bool) -> ColumnProblem | None:
     name, present = str(cells.name), cells.dropna()
     if present.empty:
         return ColumnProblem(name, "has no value at all", "drop it", drops=True)
+    if (kind := nested_kind(cells)) is not None:
+        fix = "drop it, or put what matters of them in columns of their own"
+        return ColumnProblem(name, f"holds cells of type {kind}", fix, drops=True)
     if holds_dates(cells) or pd.api.types.is_timedelta64_dtype(cells):
         fix = "drop it, or put a number in its place, such as days since the first date"
         return ColumnProblem(name, f"holds dates ({present.iloc[0]})", fix, drops=True)
@@ -170,6 +186,12 @@ def _problem(cells: pd.Series, fills: bool) -> ColumnProblem | None:
         fix = "write them with points (pandas.read_csv reads them with decimal=','), or declare categories in a schema"
         return ColumnProblem(name, f"holds numbers with decimal commas ({first!r})", fix)
     if not pd.api.types.is_numeric_dtype(cells) or pd.api.types.is_bool_dtype(cells):
+        is_category = is_category or isinstance(cells.dtype, pd.CategoricalDtype)
+        if not is_category and len(stray := stray_words(present)):
+            listed = ", ".join(f"{word!r} ({n} cell{'s' * (n > 1)})" for word, n in stray.head(SHOWN).items())
+            more = f" and {len(stray) - SHOWN} more" if len(stray) > SHOWN else ""
+            fix = f"empty these cells, or, if all are codes, write {in_config('data.categorical', [name])}"
+            return ColumnProblem(name, f"holds numbers, but for: {listed}{more}", fix)
         distinct = category_strings(present).nunique()
         if distinct > MAX_INFERRED_CATEGORIES:
             fix = "drop it if it is an identifier or free text, or declare its categories in a schema"
@@ -186,12 +208,28 @@ def _problem(cells: pd.Series, fills: bool) -> ColumnProblem | None:
         return ColumnProblem(name, what, "drop it (data.drop), or declare it in a schema", drops=True)
     if present.nunique() < 2:
         only = present.iloc[0]
-        return ColumnProblem(name, f"is constant (only [{only!r}])", "drop it or declare it in a schema", drops=True)
+        what = f"is constant (only [{only!r}]){read_as_missing(words)}"
+        return ColumnProblem(name, what, f"drop it or declare it in a schema{_keep(name, words)}", drops=True)
     gaps = int(cells.isna().sum())
     if gaps and not fills:
         fix = "fill them in (the median, or the most frequent category), or declare what they mean in a schema"
-        return ColumnProblem(name, f"has {gaps} missing values", fix, fills=True)
+        what = f"has {gaps} missing values{read_as_missing(words)}"
+        return ColumnProblem(name, what, fix + _keep(name, words), fills=True)
     return None
+
+
+def read_as_missing(words: Sequence[str]) -> str:
+    """Return the words of a column that were read as missing cells, in parentheses; nothing where there are none.
+
+    >>> read_as_missing(["NA", "None"])
+    " ('NA', 'None' were read as missing)"
+    """
+    return f" ({', '.join(map(repr, words))} {'were' if len(words) > 1 else 'was'} read as missing)" if words else ""
+
+
+def _keep(name: str, words: Sequence[str]) -> str:
+    kept = f"; to keep {', '.join(map(repr, words))} as a category, write {in_config('data.categorical', [name])}"
+    return kept if words else ""
 
 
 def _is_date(value: object) -> bool:

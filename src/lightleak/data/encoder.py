@@ -40,9 +40,10 @@ class TableEncoder(nn.Module):
     their bounds; ``quantile`` keeps 0/1 and maps numbers to their rank in [0, 1].
 
     Decoding gives back every valid row: categories exactly, whole numbers exactly as long as they lie within 8 million
-    (2**23) of their mean (an encoded value has the 24 bits of float32), other numbers to 24 bits. ``quantile`` gives
-    back exactly the numbers it was fitted on; one that falls between two of them to the 24 bits of its rank. Numbers
-    beyond the bounds come back as the bound unless ``clamp`` is off; ``quantile`` has no number beyond the bounds.
+    (2**23) of their mean or, under ``minmax``, of their lower bound (an encoded value has the 24 bits of float32),
+    other numbers to 24 bits. ``quantile`` gives back exactly the numbers it was fitted on; one that falls between two
+    of them to the 24 bits of its rank. Numbers beyond the bounds come back as the bound unless ``clamp`` is off;
+    ``quantile`` has no number beyond the bounds.
 
     Statistics are float64 buffers:
 
@@ -362,10 +363,11 @@ class TableEncoder(nn.Module):
         slack = ROUNDING * (self.upper - self.lower + self.lower.abs() + self.upper.abs())
         beyond = (numbers < self.lower - slack) | (numbers > self.upper + slack)
         for i in beyond.any(0).nonzero().flatten().tolist()[:1]:
-            column, value = self.schema.numerical[i], float(numbers[beyond[:, i], i][0])
+            column, n = self.schema.numerical[i], int(beyond[:, i].sum())
+            bounds = " to ".join(column.number_text(float(bound[i])) for bound in (self.lower, self.upper))
             raise ObservationError(
-                f"a row holds {value:g} in column {column.name!r}, beyond the bounds {float(self.lower[i]):g} to "
-                f"{float(self.upper[i]):g} that the update states"
+                f"{n} of {len(x)} rows hold numbers in column {column.name!r} beyond the bounds {bounds} that the "
+                "update states"
             )
 
     def _require_fitted(self) -> None:

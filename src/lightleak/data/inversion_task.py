@@ -9,7 +9,7 @@ import pandas as pd
 
 from lightleak.core.errors import DataError, UsageError
 from lightleak.core.results import ALL
-from lightleak.data.cells import category_codes
+from lightleak.data.cells import category_codes, category_strings
 from lightleak.data.class_split import ClassSplit, split_by_class
 from lightleak.data.feature_selection import (
     EncodedColumn,
@@ -134,7 +134,8 @@ def _groups(frame: pd.DataFrame, config: TaskConfig, schema: TableSchema) -> np.
     groups = frame[config.group]
     if gaps := int(groups.isna().sum()):
         raise DataError(f"column {config.group!r} names the group of each row; {gaps} rows have none")
-    return groups.to_numpy()
+    # Numbers stay numbers: the split deals out groups in their order.
+    return (groups if pd.api.types.is_numeric_dtype(groups) else category_strings(groups)).to_numpy()
 
 
 def _sensitive(schema: TableSchema, kept: Sequence[EncodedColumn]) -> tuple[str, ...]:

@@ -1,8 +1,6 @@
 """A user's own table: CSV, Parquet or DataFrame, with a schema inferred or given."""
 
-import gzip
-from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -11,23 +9,20 @@ import pandas as pd
 
 from lightleak.core.errors import DataError
 from lightleak.data.assembly import cut_table
-from lightleak.data.cells import category_strings
+from lightleak.data.cells import category_strings, without_blanks
 from lightleak.data.codes import possible_codes, possible_identifiers
 from lightleak.data.column import Column, MissingPolicy
 from lightleak.data.column_problems import (
     column_problems,
     holds_dates,
-    holds_decimal_commas,
     problem_report,
     rarely_repeats,
+    read_as_missing,
 )
 from lightleak.data.schema import TableSchema
-from lightleak.data.sources import reading
 from lightleak.data.splits import holdout
 from lightleak.data.table import DatasetCard, Table
-
-_CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt")
-_PARQUET = (".parquet", ".pq")
+from lightleak.data.table_file import Spelling, read_spelling, read_table, require_distinct
 
 
 def load_table(
@@ -46,7 +41,7 @@ def load_table(
 
     Args:
         source: ``.csv``, ``.tsv`` (also gzipped), ``.parquet`` or a DataFrame. Where cells are not separated by commas,
-            3,5 is read as a number with a decimal comma.
+            3,5 is read as a number with a decimal comma. Cells of whitespace alone are missing.
         label: name of the label column.
         schema: a schema, a YAML file with one, or ``None`` to infer it (`TableSchema.infer`).
         test_fraction: share of rows held out at random.
@@ -58,7 +53,8 @@ def load_table(
         missing: what to do where cells of a column whose kind is inferred are missing: ``refuse`` the table, ``impute``
             the median or the most frequent category, or make missing a ``category`` (of numbers: impute).
         categorical: columns whose numbers are codes of categories, where the schema is inferred.
-            `Table.possible_codes` names those that look so (`lightleak.data.codes.possible_codes`).
+            `Table.possible_codes` names those that look so (`lightleak.data.codes.possible_codes`), and those that the
+            file writes with leading zeros. Cells of a CSV file are then taken literally (`read_table`).
 
     Raises:
         DataError: the file is missing, unreadable or empty, or a column is not what it should be: absent, with missing
@@ -70,21 +66,26 @@ def load_table(
     ('age',)
     """
     given = None if schema is None else _given(schema, label, sensitive)
+    texts = _declared_texts(given, categorical)
     if isinstance(source, pd.DataFrame):
-        frame, name = source, "table"
+        frame, name, spelling = source, "table", Spelling()
     else:
-        frame, name = _read(Path(source), _declared_texts(given)), Path(source).name
+        path = Path(source)
+        frame, name = read_table(path, texts), path.name
+        spelling = read_spelling(path, frame) if given is None else Spelling()
     frame = frame.rename(columns=str)
-    _require_distinct(frame.columns, name)
+    require_distinct(frame.columns, name)
     frame = _without(frame, drop, label, name)
     if len(frame) < 2:
         raise DataError(f"{name!r} must have at least 2 rows below its column names, got {len(frame)}")
     if group is not None and group not in frame.columns:
         raise DataError(f"column {group!r}, the group of each row, is not in {name!r}; columns: {list(frame.columns)}")
+    words = [column for column in frame.columns if not pd.api.types.is_numeric_dtype(frame[column])]
+    frame = frame.assign(**{column: without_blanks(frame[column], column in texts) for column in words})
     features = frame if group is None else frame.drop(columns=group)
     _check_missing(missing, given is not None)
     features = _with_codes(features, categorical, label, name, given is not None)
-    schema = _infer(features, label, sensitive, missing, name) if given is None else given
+    schema = _infer(features, label, sensitive, missing, name, spelling, categorical) if given is None else given
     _require_two_classes(frame, schema)
     card = DatasetCard(
         name=name.split(".")[0],
@@ -98,8 +99,12 @@ def load_table(
     table = cut_table(card, schema, frame, *holdout(len(frame), test_fraction, seed), group=group)
     if given is not None:
         return table
-    identifiers = possible_identifiers(frame, schema)
-    return replace(table, possible_codes=possible_codes(frame, schema), possible_identifiers=identifiers)
+    codes = {*possible_codes(frame, schema), *spelling.padded}
+    return replace(
+        table,
+        possible_codes=tuple(column for column in schema.names if column in codes),
+        possible_identifiers=possible_identifiers(frame, schema),
+    )
 
 
 def _given(schema: TableSchema | Path | str, label: str, sensitive: Sequence[str]) -> TableSchema:
@@ -110,19 +115,32 @@ def _given(schema: TableSchema | Path | str, label: str, sensitive: Sequence[str
     return replace(schema, sensitive=tuple(sensitive)) if sensitive else schema
 
 
-def _declared_texts(schema: TableSchema | None) -> Collection[str]:
+def _declared_texts(schema: TableSchema | None, categorical: Sequence[str]) -> list[str]:
     """Columns whose cells are categories, whatever they look like."""
-    known = () if schema is None else (*schema.columns, schema.label)
-    return [column.name for column in known if not column.is_numerical]
+    if schema is None:
+        return list(categorical)
+    return [column.name for column in (*schema.columns, schema.label) if not column.is_numerical]
 
 
-def _infer(frame: pd.DataFrame, label: str, sensitive: Sequence[str], missing: MissingPolicy, name: str) -> TableSchema:
+def _infer(
+    frame: pd.DataFrame,
+    label: str,
+    sensitive: Sequence[str],
+    missing: MissingPolicy,
+    name: str,
+    spelling: Spelling,
+    categorical: Sequence[str],
+) -> TableSchema:
     if label in frame.columns:
-        if problems := column_problems(frame, label, fills=missing != "refuse"):
+        if problems := column_problems(frame, label, missing != "refuse", spelling.missing, categorical):
             raise DataError(problem_report(name, problems))
         if gaps := int(frame[label].isna().sum()):
-            raise DataError(f"label {label!r} has {gaps} missing values; leave out the rows without a label")
-        if holds_dates(frame[label]) or rarely_repeats(frame[label]):
+            words = spelling.missing.get(label, ())
+            raise DataError(
+                f"label {label!r} has {gaps} missing values{read_as_missing(words)}; leave out the rows without a label"
+                + ", or declare the classes in a schema, which takes words literally" * bool(words)
+            )
+        if holds_dates(frame[label]) or rarely_repeats(category_strings(frame[label])):
             n_values = frame[label].nunique()
             raise DataError(
                 f"label {label!r} must be a class that repeats, got {n_values} distinct values in {len(frame)} rows; "
@@ -170,47 +188,6 @@ def _check_missing(missing: MissingPolicy, is_given: bool) -> None:
 
 def _require_two_classes(frame: pd.DataFrame, schema: TableSchema) -> None:
     label = schema.label.name
-    if label in frame.columns and frame[label].nunique() < 2:
+    if label in frame.columns and category_strings(frame[label]).nunique() < 2:
         found = frame[label].dropna().unique().tolist()
         raise DataError(f"label {label!r} must have rows of at least 2 classes, got only {found}")
-
-
-def _read(path: Path, texts: Collection[str]) -> pd.DataFrame:
-    if not path.is_file():
-        raise DataError(f"table {path} does not exist or is no file")
-    name = path.name.lower()
-    with reading(path):
-        if name.endswith(_PARQUET):
-            return pd.read_parquet(path)
-        if name.endswith(_CSV):
-            separator = _separator(path)
-            frame = pd.read_csv(path, sep=separator)
-            _require_distinct(pd.read_csv(path, sep=separator, header=None, nrows=1).iloc[0].dropna(), path.name)
-            return frame if separator == "," else _with_points(frame, texts)
-    raise DataError(
-        f"table {path} must be one of {', '.join(_CSV + _PARQUET)}, got {path.suffix or 'no suffix'!r}; export it as "
-        "one of these, or read it by pandas and hand the DataFrame to lightleak.prepare"
-    )
-
-
-def _with_points(frame: pd.DataFrame, texts: Collection[str]) -> pd.DataFrame:
-    """Numbers with decimal commas as numbers, but for the columns named.
-
-    Only for files whose cells are not separated by commas, as exports with decimal commas are: elsewhere 1,234 may be a
-    thousand.
-    """
-    german = [name for name in frame.columns if name not in texts and holds_decimal_commas(frame[name])]
-    return frame.assign(**{str(name): pd.to_numeric(frame[name].str.replace(",", ".")) for name in german})
-
-
-def _require_distinct(names: Iterable[object], title: str) -> None:
-    """Raise `DataError` for repeated names of columns, to which pandas would append a number."""
-    if repeated := sorted(str(name) for name, n in Counter(names).items() if n > 1):
-        raise DataError(f"column names of {title!r} must differ from each other; repeated: {repeated}; rename them")
-
-
-def _separator(path: Path) -> str:
-    """The separator that occurs most often in the line of column names."""
-    with gzip.open(path, "rt") if path.name.lower().endswith(".gz") else path.open() as file:
-        names = str(file.readline())
-    return max(",;\t|", key=names.count)

@@ -1,5 +1,6 @@
 """The table that the rows behind updates come from."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -82,5 +83,8 @@ class Population:
             return [self.schema.label.categories[code] for code in self.sent.labels[ids]]
         found = self.schema.column(column)
         if found.is_numerical:
-            return [f"{value:g}" for value in self.sent.numbers[ids, self.schema.numerical.index(found)]]
+            at = self.schema.numerical.index(found)
+            # Decoded from float32: what is finer than a millionth of the deviation is rounding.
+            decimals = max(0, 5 - math.floor(math.log10(self.deviation[at])))
+            return [found.number_text(value) for value in self.sent.numbers[ids, at].round(decimals)]
         return [found.categories[code] for code in self.sent.codes[ids, self.schema.categorical.index(found)]]

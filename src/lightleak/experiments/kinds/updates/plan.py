@@ -146,6 +146,14 @@ def load_capture(folder: Path) -> Observed:
             against a truth that is not the update's, no score means anything. Only what a defense has changed cannot
             be reproduced; it passes. Or a row lies beyond the bounds that the update states.
     """
+    update, truth = _recall_capture(folder)
+    if truth is not None and not is_image_state(update.encoder):
+        with placed(str(folder), ObservationError):
+            TableEncoder.of(update).require_within_bounds(truth.inputs)
+    return update, truth
+
+
+def _recall_capture(folder: Path) -> Observed:
     if not (folder / "truth").is_dir():
         return recall_update(folder), None
     return recall(version_of(folder), lambda: _checked(folder, recall_update(folder)))
@@ -159,19 +167,18 @@ def _checked(folder: Path, update: ClientUpdate) -> Observed:
         raise ObservationError(
             f"{folder}: the update speaks of {update.facts.n_rows} rows, the recorded ones are {len(truth.inputs)}"
         )
-    if not is_image_state(update.encoder):
-        with placed(str(folder), ObservationError):  # decoding clamps: a row beyond the bounds would be another row
-            TableEncoder.of(update).require_within_bounds(truth.inputs)
     return update, truth
 
 
 def load_own_capture(folder: Path) -> Observed:
     """As `load_capture`, for an audit's own captures: without a truth a row would have no scores, and be kept.
 
+    As those of fresh clients, rows may lie beyond the bounds that the server assumes.
+
     Raises:
         ObservationError: also where the truth is gone.
     """
-    update, truth = load_capture(folder)
+    update, truth = _recall_capture(folder)
     if truth is None:
         raise ObservationError(
             f"{folder} has no truth to score against (a redacted run removes it when all is done): "
