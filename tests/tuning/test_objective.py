@@ -40,6 +40,24 @@ def test_leakage_is_paired_with_guessing_on_the_same_update() -> None:
     assert leakage.of_rows([row("tableak", 0, 0.8), row("random", 0, 0.5, seed=1)]) is None, "another update's guess"
 
 
+@pytest.mark.parametrize(
+    ("metric", "direction"),
+    [
+        ("rmse", "minimize"),
+        ("val/loss", "minimize"),
+        ("absolute_error", "minimize"),
+        ("seconds", "minimize"),
+        ("nearest_distance", "minimize"),
+        ("cell_accuracy", "maximize"),
+        ("leakage", "maximize"),
+        ("val/auroc", "maximize"),
+    ],
+)
+def test_errors_and_losses_are_minimized_unless_said_otherwise(metric: str, direction: str) -> None:
+    assert ObjectiveConfig(metric).direction == direction
+    assert ObjectiveConfig(metric, "maximize").direction == "maximize"
+
+
 def test_test_rows_choose_no_settings() -> None:
     with pytest.raises(UsageError, match=r"test/accuracy.*val/accuracy"):
         ObjectiveConfig("test/accuracy")

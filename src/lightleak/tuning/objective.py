@@ -1,6 +1,7 @@
 """Objectives of a study: metrics of results rows, or of a training's validation."""
 
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,8 @@ VALIDATION = "val/"
 
 BASELINE = "random"
 
+_LESS_IS_BETTER = re.compile(r"^rmse$|_error$|loss|distance|seconds$")
+
 
 @dataclass(frozen=True)
 class ObjectiveConfig:
@@ -31,21 +34,24 @@ class ObjectiveConfig:
         metric: a number of the results rows (``cell_accuracy``, ``rmse``, ...), averaged over them; ``leakage``, cell
             accuracy above that of ``random`` on the same updates; or what the training logs of its validation rows
             (``val/accuracy``, ``val/loss``, ``val/auroc``), at its last epoch.
-        direction: ``maximize`` or ``minimize``.
+        direction: ``maximize`` or ``minimize``; left out, errors (``rmse``, ``*_error``), losses, distances and seconds
+            are minimized, all else is maximized.
         where: fields and the value that rows must have to count (``attack: tableak``).
     """
 
     metric: str
-    direction: Direction = "maximize"
+    direction: Direction | None = None
     where: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise `UsageError` for a metric of the test rows."""
+        """Choose the direction; raise `UsageError` for a metric of the test rows."""
         if self.metric.startswith("test/"):
             raise UsageError(
                 f"study.objectives: {self.metric!r} is of the test rows, which must not choose settings; use "
                 f"{VALIDATION}{self.metric.removeprefix('test/')}"
             )
+        if self.direction is None:
+            object.__setattr__(self, "direction", "minimize" if _LESS_IS_BETTER.search(self.metric) else "maximize")
 
     @property
     def is_of_training(self) -> bool:
