@@ -89,6 +89,26 @@ def test_results_of_one_training_are_one_observation(tmp_path: Path, monkeypatch
     assert compare(ObjectiveConfig("absolute_error", "minimize", {"seed": 0}), pair, 2, tmp_path, 1) is None
 
 
+def test_clients_of_a_frontier_are_the_observations_and_its_trainings_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def audit(tree: Any, folder: Path, *_: Any) -> list[dict[str, Any]]:
+        attacks = [
+            {"unit": f"tableak-{i}-{defense}", "seed": 0, "batch_index": i, "source": "initial", "cell_accuracy": 0.5}
+            for i in range(3)
+            for defense in ("none", "sign")
+        ]
+        return [*attacks, *({"unit": f"training-{i}", "seed": i, "source": "training", "auroc": 0.9} for i in range(5))]
+
+    monkeypatch.setattr(held_out, "_run", lambda *given: [{"seconds": 1.0, **row} for row in audit(*given)])
+    pair = {number: {"kind": "defense-frontier", "initial": {"batches": 3}} for number in (0, 1)}
+    found = compare(ObjectiveConfig("cell_accuracy"), pair, 20, tmp_path, 1)
+    assert found is not None and found["n"] == 3
+    assert found["words"].startswith("3 clients drawn anew from the same training rows")
+    of_trainings = compare(ObjectiveConfig("auroc"), pair, 20, tmp_path, 1)
+    assert of_trainings is not None and of_trainings["n"] == 5
+
+
 def test_a_training_that_diverged_has_no_held_out_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def audit(tree: Any, folder: Path, *_: Any) -> None:
         diverged = folder.parent.name == "trial-0" and folder.name != "seed-002"

@@ -94,6 +94,8 @@ def compare(
 def _words(objective: ObjectiveConfig, tree: Mapping[str, Any], n: int) -> str:
     if objective.is_of_training:
         return f"{n} trainings from seeds that no trial had, judged on the test rows"
+    if tree.get("kind") == "defense-frontier":
+        return f"{n} clients drawn anew from the same training rows, with networks and starts that no trial had"
     if tree.get("kind", "updates") != "updates":
         return f"{n} seeds, and so splits and trainings, that no trial had"
     if (tree.get("initial") or {}).get("batches", 1):
@@ -121,8 +123,8 @@ def _of_trainings(
 
 
 def _judged(rows: list[dict[str, Any]], tree: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """As `judged_units`: where an audit has fresh clients, their rows alone."""
-    fresh = bool((tree.get("initial") or {}).get("batches", 1))
+    """As `judged_units`: where an audit of updates has fresh clients, their rows alone."""
+    fresh = tree.get("kind", "updates") == "updates" and (tree.get("initial") or {}).get("batches", 1)
     return [row for row in rows if not fresh or row.get("source", "initial") == "initial"]
 
 
