@@ -223,7 +223,7 @@ def keep_inputs(folder: Path, given: Mapping[str, str]) -> None:
     """Keep the digests of what a run reads, with those of earlier commands: captures may be added."""
     if given:
         with private_files():
-            write_json(folder / INPUTS_FILE, _known_inputs(folder) | given)
+            write_json(folder / INPUTS_FILE, {**_known_inputs(folder), **given})
 
 
 def _known_inputs(folder: Path) -> dict[str, str]:
