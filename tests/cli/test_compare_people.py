@@ -69,3 +69,15 @@ def test_runs_in_which_people_were_seen_unequally_often_say_so(
         in said
     )
     assert said.count("attacked updates on average") == 1
+
+
+def test_attacks_of_one_run_alone_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before, after = (run(tmp_path / one, "exact", one) for one in ("proven", "recovered"))
+    file = Path(before) / CSV_FILE
+    head, *lines = file.read_text().splitlines()
+    file.write_text("\n".join([head, *lines, *(line.replace("exact,", "tableak,") for line in lines)]))
+    assert main(["compare", before, after]) == 0
+    said = capsys.readouterr().out
+    assert "run in DIR alone and not compared: tableak" in said and "all attacks together" not in said
+    assert main(["compare", after, before]) == 0
+    assert "run in OTHER alone and not compared: tableak" in capsys.readouterr().out

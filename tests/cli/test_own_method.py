@@ -151,6 +151,22 @@ def test_what_cannot_be_paired_is_refused(tmp_path: Path, lines: list[dict[str, 
         compare_with(folder, write_csv(folder, lines))
 
 
+def test_curves_of_one_defense_are_conditions_of_their_own(tmp_path: Path) -> None:
+    rows = [
+        {"kind": "defense-frontier", "attack": "tableak", "unit": f"tableak-{i}-{label}", "seed": 0, "batch_index": i}
+        | {"defense": "gaussian_noise", "defense_label": label, "defense_strength": 0.01, "cell_accuracy": accuracy}
+        for label, accuracy in (("on updates", 0.2), ("on steps", 0.8))
+        for i in range(4)
+    ]
+    (tmp_path / "results.json").write_text(json.dumps({"schema_version": 1, "rows": rows}))
+    lines = [{"unit": f"tableak-{i}-on updates", "cell_accuracy": 0.5} for i in range(4)]
+    (compared,) = compare_with(tmp_path, write_csv(tmp_path / "run", lines))
+    assert compared.ours.mean == pytest.approx(0.2)
+    named = [{"defense_label": "on steps", "batch_index": 0, "cell_accuracy": 0.5}]
+    (compared,) = compare_with(tmp_path, write_csv(tmp_path / "run", named))
+    assert compared.ours.mean == pytest.approx(0.8)
+
+
 def test_a_study_and_a_folder_without_a_run_are_refused(tmp_path: Path) -> None:
     folder = run_folder(tmp_path, "study")
     file = write_csv(folder, [{"seed": 0, "cell_accuracy": 0.5}])

@@ -158,11 +158,21 @@ def test_all_attacks_together_are_compared_where_every_one_was_run() -> None:
             people(attack="random", verdict=["recovered"] * 4),
         ]
     )
-    alone, together = compare_people(people(), both, guesses=["random"])
+    before = pd.concat([people(), people(attack="audit_max")])
+    alone, _, together = compare_people(before, both, guesses=["random"])
     assert (alone.attack, alone.n, alone.outcomes["become safe"]) == ("exact", 4, 3)
     assert (together.attack, together.n, together.only_before) == (ALL_ATTACKS, 3, 1)
     assert outcomes(together) == {"become safe": 1, "stay proven": 1, "still recovered": 1}
     assert together.from_to["proven -> recovered"] == 1
+
+
+def test_attacks_of_one_run_alone_do_not_count_among_all() -> None:
+    stronger = people(attack="tableak", verdict=["recovered"] * 4)
+    (alone,) = compare_people(pd.concat([people(), stronger]), people())
+    assert alone.attack == "exact"
+    runs = [pd.concat([people(), people(attack="audit_max"), *more]) for more in ([stronger], [])]
+    *_, together = compare_people(*runs)
+    assert together.attack == ALL_ATTACKS and together.outcomes["become safe"] == 0
 
 
 def test_every_person_of_both_runs_has_a_line_with_both_verdicts() -> None:

@@ -1,5 +1,6 @@
 """Every table within a budget: what is run, taken over, left out and resumed, and the status page."""
 
+import io
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -116,6 +117,36 @@ def test_a_larger_budget_adds_measurements(tmp_path: Path, silent: Console, at_a
     more = run_every_table("tableak-made1", tmp_path, HERE, 6.0, Selection(), silent).tables[0]
     assert more.measurements == 6 and more.seconds > few.seconds
     assert more.command == "lightleak reproduce tableak-made1 --seeds 1 --batches 6"
+
+
+def test_another_selection_is_run_again_and_the_same_one_is_not(
+    tmp_path: Path, silent: Console, attacked: list[str]
+) -> None:
+    asked = Selection(batches=2)
+    for selection, n, runs in ((asked, 2, True), (asked, 2, False), (replace(asked, batches=3), 3, True)):
+        del attacked[:]
+        (found,) = run_every_table("tableak-made1", tmp_path, HERE, 1.0, selection, silent).tables
+        assert [row.n for row in found.cells] == [n, n] and bool(attacked) is runs
+    (narrow,) = run_every_table(
+        "tableak-made1", tmp_path, HERE, 1.0, replace(asked, attacks=("random",)), silent
+    ).tables
+    assert len(narrow.cells) == 1
+    assert "--batches 2 --attacks random" in str(narrow.asked)
+
+
+def test_a_table_that_was_not_run_is_tried_again(tmp_path: Path, silent: Console, at_a_cost: Any) -> None:
+    at_a_cost(120_000.0)
+    assert run_every_table("tableak-made1", tmp_path, HERE, 3.0, Selection(), silent).tables[0].state == "not run"
+    at_a_cost(0.01)
+    assert run_every_table("tableak-made1", tmp_path, HERE, 1.0, Selection(), silent).tables[0].state == "run"
+
+
+def test_what_was_measured_is_kept_where_a_later_command_cannot_be_run(tmp_path: Path, at_a_cost: Any) -> None:
+    said = Console(file=io.StringIO())
+    run_every_table("tableak-made1", tmp_path, HERE, 1.0, Selection(batches=2), said)
+    other = Selection(batches=2, seeds=(7,))  # the folder of the table is another seed's
+    assert run_every_table("tableak-made1", tmp_path, HERE, 1.0, other, said).tables[0].state == "run"
+    assert "holds another reproduction" in said.file.getvalue()
 
 
 def test_a_table_beyond_its_budget_is_measured_in_part_cheapest_cells_first(

@@ -183,6 +183,25 @@ def test_a_folder_takes_one_reproduction(tmp_path: Path, silent: Console) -> Non
     assert json.loads((tmp_path / "run" / RUN_FILE).read_text()) == {"name": "tableak-made1", "seeds": [0]}
 
 
+def test_a_folder_takes_measurements_on_one_set_of_files(
+    tmp_path: Path, silent: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, few = COMMON["dataset"], {"attacks": ("random",), "batches": 1}
+    monkeypatch.setattr(module, "WHOLE", {name: "whole.csv"})
+    with monkeypatch.context() as files:
+        files.setattr(module, "replaced_by", lambda dataset, folder: f"{dataset} (part of its rows)")
+        run(tmp_path / "run", silent, **few)
+        run(tmp_path / "run", silent, **few)
+    with pytest.raises(UsageError, match=r"measurements on .* \(part of its rows\).*choose another --output"):
+        run(tmp_path / "run", silent, **few)
+    noted = tmp_path / "run" / RUN_FILE
+    assert json.loads(noted.read_text())["measured_on"] == {name: f"{name} (part of its rows)"}
+    for unit in (tmp_path / "run").rglob("units/*.json"):
+        unit.unlink()
+    run(tmp_path / "run", silent, **few)  # nothing had been measured
+    assert json.loads(noted.read_text())["measured_on"] == {name: f"{name} (its own rows)"}
+
+
 @pytest.mark.parametrize(
     ("selection", "message"),
     [

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from lightleak.core.summary import summarize
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.experiments.load import parse_config
@@ -64,6 +65,48 @@ def test_pairs_are_by_unit_and_the_interval_is_of_their_differences(
     assert found["best"]["seconds"] == 2.0
     monkeypatch.setitem(accuracies, "trial-5", [0.2])
     assert compare(ObjectiveConfig("cell_accuracy"), {0: {}, 5: {}}, 4, tmp_path, 1) is None
+
+
+def test_results_of_one_training_are_one_observation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = {"trial-0": {0: 0.30, 1: 0.20}, "trial-1": {0: 0.20, 1: 0.18}}
+
+    def audit(tree: Any, folder: Path, *_: Any) -> list[dict[str, Any]]:
+        return [
+            {"unit": f"{party}-e{epoch}-s{seed}", "seed": seed, "absolute_error": error + 0.001 * epoch, "seconds": 1.0}
+            for seed, error in errors[folder.name].items()
+            for party in ("C1", "C2")
+            for epoch in (1, 2)
+        ]
+
+    monkeypatch.setattr(held_out, "_run", audit)
+    pair = {number: {"kind": "vertical"} for number in (0, 1)}
+    found = compare(ObjectiveConfig("absolute_error", "minimize"), pair, 2, tmp_path, 1)
+    assert found is not None and found["n"] == 2 and found["words"].startswith("2 seeds")
+    expected = summarize([-0.10, -0.02])
+    assert [found["difference"][name] for name in ("mean", "low", "high")] == pytest.approx(
+        [expected.mean, expected.low, expected.high]
+    )
+    assert compare(ObjectiveConfig("absolute_error", "minimize", {"seed": 0}), pair, 2, tmp_path, 1) is None
+
+
+def test_clients_of_a_frontier_are_the_observations_and_its_trainings_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def audit(tree: Any, folder: Path, *_: Any) -> list[dict[str, Any]]:
+        attacks = [
+            {"unit": f"tableak-{i}-{defense}", "seed": 0, "batch_index": i, "source": "initial", "cell_accuracy": 0.5}
+            for i in range(3)
+            for defense in ("none", "sign")
+        ]
+        return [*attacks, *({"unit": f"training-{i}", "seed": i, "source": "training", "auroc": 0.9} for i in range(5))]
+
+    monkeypatch.setattr(held_out, "_run", lambda *given: [{"seconds": 1.0, **row} for row in audit(*given)])
+    pair = {number: {"kind": "defense-frontier", "initial": {"batches": 3}} for number in (0, 1)}
+    found = compare(ObjectiveConfig("cell_accuracy"), pair, 20, tmp_path, 1)
+    assert found is not None and found["n"] == 3
+    assert found["words"].startswith("3 clients drawn anew from the same training rows")
+    of_trainings = compare(ObjectiveConfig("auroc"), pair, 20, tmp_path, 1)
+    assert of_trainings is not None and of_trainings["n"] == 5
 
 
 def test_a_training_that_diverged_has_no_held_out_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,48 @@ def test_leakage_is_paired_with_guessing_on_the_same_update() -> None:
     assert leakage.of_rows([row("tableak", 0, 0.8), row("random", 0, 0.5, seed=1)]) is None, "another update's guess"
 
 
+@pytest.mark.parametrize(
+    ("metric", "direction"),
+    [
+        ("rmse", "minimize"),
+        ("val/loss", "minimize"),
+        ("absolute_error", "minimize"),
+        ("seconds", "minimize"),
+        ("nearest_distance", "minimize"),
+        ("cell_accuracy", "maximize"),
+        ("leakage", "maximize"),
+        ("val/auroc", "maximize"),
+    ],
+)
+def test_errors_and_losses_are_minimized_unless_said_otherwise(metric: str, direction: str) -> None:
+    assert ObjectiveConfig(metric).direction == direction
+    assert ObjectiveConfig(metric, "maximize").direction == "maximize"
+
+
+def test_all_classes_of_a_released_model_count_together_unless_one_is_named() -> None:
+    rows = [row("plgmi", 0, value) | {"unit": name, "class": name} for name, value in (("all", 0.5), ("d0", 0.9))]
+    assert ObjectiveConfig("cell_accuracy").by_observation(rows) == {"all": 0.5}
+    assert ObjectiveConfig("cell_accuracy", where={"class": "d0"}).by_observation(rows) == {"d0": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("metric", "where", "message"),
+    [
+        ("absolute_error", {}, r"of which attack\? add where: \{attack: NAME\}, one of aia_adjusted, provfl_b"),
+        ("absolute_error", {"attack": "provfl_b"}, r"of which attack\? add where: \{label: NAME\}, one of deep, flat"),
+        ("absolute_error", {"attack": "deep"}, "where.attack must be one of aia_adjusted, provfl_b"),
+        ("absolute_error", {"label": "depe"}, "where.label must be one of aia_adjusted, deep, flat"),
+        ("leakage", {"label": "deep"}, "measured against 'random'"),
+    ],
+)
+def test_one_attack_is_named_where_there_are_several(metric: str, where: dict[str, Any], message: str) -> None:
+    attacks = {"aia_adjusted": "aia_adjusted", "deep": "provfl_b", "flat": "provfl_b"}
+    with pytest.raises(UsageError, match=message):
+        ObjectiveConfig(metric, where=where).require(attacks, is_trained=False)
+    ObjectiveConfig("absolute_error", where={"label": "deep"}).require(attacks, is_trained=False)
+    ObjectiveConfig("leakage").require({"tableak": "tableak", "random": "random"}, is_trained=False)
+
+
 def test_test_rows_choose_no_settings() -> None:
     with pytest.raises(UsageError, match=r"test/accuracy.*val/accuracy"):
         ObjectiveConfig("test/accuracy")

@@ -85,6 +85,19 @@ def test_a_folder_with_something_else_is_refused(finished: Path, tmp_path: Path,
         run_tune(tiny_study(), other / "thesis.tex")
 
 
+def test_a_table_that_has_changed_is_refused(tmp_path: Path, tiny_study: Any) -> None:
+    table, folder = tmp_path / "table.csv", tmp_path / "study"
+    table.write_text("a,b\n1,2\n")
+    config = tiny_study(data={"table": str(table), "label": "b"})
+    with opened_study(folder, config):
+        pass
+    with opened_study(folder, config):
+        pass
+    table.write_text("a,b\n1,3\n")
+    with pytest.raises(UsageError, match=r"table\.csv has changed since .* was begun"), opened_study(folder, config):
+        pass
+
+
 def test_trials_that_cannot_be_run_are_told_and_do_not_stop_the_study(
     tmp_path: Path, tiny_study: Any, silent: Any
 ) -> None:

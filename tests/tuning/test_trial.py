@@ -187,6 +187,9 @@ def test_a_training_that_diverged_is_pruned_by_its_auroc(tmp_path: Path, tiny_st
         run_trial(config.study, trial_tree(config, VALUES), tmp_path / "trial", Told())
 
 
+FRONTIER: dict[str, Any] = {"kind": "defense-frontier", "training": {"epochs": 1}, "defenses": ["sign"], "seeds": 1}
+
+
 def test_a_training_alone_attacks_nothing(tmp_path: Path, tiny_study: Any) -> None:
     config = tiny_study(**TRAINED, study__objectives="val/loss")
     (loss,) = run_trial(config.study, trial_tree(config, VALUES), tmp_path / "trial")
@@ -200,6 +203,9 @@ def test_a_training_alone_attacks_nothing(tmp_path: Path, tiny_study: Any) -> No
         ({"study__objectives": {"metric": "rmse", "where": {"attack": "tableak2"}}}, "where.attack must be one of"),
         ({"study__objectives": "leakage", "attacks__random": None}, "measured against 'random'"),
         ({"study__objectives": "rmse", "attacks__inverting_gradients": {}}, "of which attack"),
+        ({"study__objectives": "rmse"}, "of which attack"),
+        ({**FRONTIER, "study__objectives": "cell_accuracy"}, "of which attack.* one of random, tableak"),
+        ({**FRONTIER, "study__objectives": "auroc"}, "of the test rows"),
         ({"attacks__tableak__restarts": "many"}, "restarts"),
         ({"training": {"epochs": 1, "trainer": {"devices": 2}}}, "each trial on one device"),
         ({"target__network": "mlpp"}, "mlpp"),

@@ -19,8 +19,8 @@ Row = Mapping[str, Any]
 
 CONDITION = (
     *("dataset", "target", "evaluation", "protocol", "batch_size", "local_epochs", "local_batches"),
-    *("local_batch_size", "n_clients", "source", "epoch", "defense", "defense_strength", "label_setting"),
-    *("property", "adversary", "class"),
+    *("local_batch_size", "n_clients", "source", "epoch", "defense", "defense_label", "defense_strength"),
+    *("label_setting", "property", "adversary", "class"),
 )
 """Keys of a row that say under which condition an observation was made; conditions are compared one by one."""
 

@@ -81,6 +81,10 @@ def compare_runs(before: Path, after: Path, console: Console, file: Path | None 
         "people in both: in updates of both; recovered: without proof; safe: neither proven nor recovered in OTHER",
         soft_wrap=True,
     )
+    attacks_of = [{*run["attack"]} for run in people]
+    for place, alone in (("DIR", attacks_of[0] - attacks_of[1]), ("OTHER", attacks_of[1] - attacks_of[0])):
+        if alone:
+            console.print(f"run in {place} alone and not compared: {', '.join(sorted(alone))}", soft_wrap=True)
     unequal: dict[tuple[str, str], list[str]] = {}  # attacks by their mean numbers of updates
     for one in changes:
         means = _mean_text(one.updates[0]), _mean_text(one.updates[1])

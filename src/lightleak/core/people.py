@@ -557,14 +557,14 @@ def changed_people(before: "pd.DataFrame", after: "pd.DataFrame") -> "pd.DataFra
 
 
 ALL_ATTACKS = "all attacks together"
-"""Attack of a `Change` of the people whom every attack of their run met."""
+"""Attack of a `Change` of the people whom every attack that both runs tried met."""
 
 
 def compare_people(before: "pd.DataFrame", after: "pd.DataFrame", guesses: Collection[str] = ()) -> list[Change]:
     """Count what became of the people of one run in another, by attack of both, and all together where there are more.
 
-    Of all attacks together the one counts that got most of a person, whom every attack met: an attack that was run on a
-    sample of the updates says nothing of the others.
+    Of all attacks together, those that both runs tried, the one counts that got most of a person, whom every attack
+    met: an attack that was run on a sample of the updates says nothing of the others.
 
     Args:
         before: see `changed_people`.
@@ -574,9 +574,9 @@ def compare_people(before: "pd.DataFrame", after: "pd.DataFrame", guesses: Colle
     import pandas as pd  # heavy, and only this needs it
 
     runs = [before, after]
-    attacking = [run[~run["attack"].isin(guesses)] for run in runs]
-    if any(run["attack"].nunique() > 1 for run in attacking):
-        runs = [pd.concat([run, _together(of)], ignore_index=True) for run, of in zip(runs, attacking, strict=True)]
+    shared = {*before["attack"]} & {*after["attack"]} - {*guesses}
+    if len(shared) > 1:
+        runs = [pd.concat([run, _together(run[run["attack"].isin(shared)])], ignore_index=True) for run in runs]
     verdicts, found = get_args(Verdict), []
     seen = runs[0].merge(runs[1], on=["attack", "person"]).groupby("attack")[["seen_x", "seen_y"]].mean()
     for attack, of in changed_people(*runs).groupby("attack", sort=False):

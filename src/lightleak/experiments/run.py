@@ -185,12 +185,8 @@ def open_run_folder(folder: Path, config: Any, capture: Path | None = None) -> I
     Raises:
         UsageError: the folder holds something else, or another process uses it.
     """
-    saved, origin, inputs = folder / CONFIG_FILE, folder / OFFLINE_FILE, folder / INPUTS_FILE
+    saved, origin = folder / CONFIG_FILE, folder / OFFLINE_FILE
     read, given = "" if capture is None else str(capture.resolve()), input_digests(folder, config, capture)
-
-    def known() -> dict[str, str]:
-        """Digests of earlier commands; earlier versions wrote none."""
-        return read_json(inputs) if inputs.is_file() else {}
 
     def begin() -> None:
         if capture is not None:
@@ -204,9 +200,7 @@ def open_run_folder(folder: Path, config: Any, capture: Path | None = None) -> I
             raise UsageError(f"{folder} holds {found}; choose another --output")
         if _without_place(load_config(saved).to_dict()) != _without_place(config.to_dict()):
             raise UsageError(f"{folder} holds a run of another config; choose another --output")
-        digests = known()
-        if changed := [name for name, digest in given.items() if digests.get(name, digest) != digest]:
-            raise UsageError(f"{changed[0]} has changed since {folder} was begun; choose another --output")
+        require_same_inputs(folder, given)
 
     require_reachable(folder)
     if saved.is_file():
@@ -214,10 +208,28 @@ def open_run_folder(folder: Path, config: Any, capture: Path | None = None) -> I
             require_same()  # before anything is written there
     with opened_folder(folder, saved, "run", begin, [origin]):
         require_same()
-        if given:
-            with private_files():
-                write_json(inputs, known() | given)  # captures may be added
+        keep_inputs(folder, given)
         yield
+
+
+def require_same_inputs(folder: Path, given: Mapping[str, str]) -> None:
+    """Raise `UsageError` where what a run reads has changed since an earlier command kept its digest."""
+    known = _known_inputs(folder)
+    if changed := [name for name, digest in given.items() if known.get(name, digest) != digest]:
+        raise UsageError(f"{changed[0]} has changed since {folder} was begun; choose another --output")
+
+
+def keep_inputs(folder: Path, given: Mapping[str, str]) -> None:
+    """Keep the digests of what a run reads, with those of earlier commands: captures may be added."""
+    if given:
+        with private_files():
+            write_json(folder / INPUTS_FILE, {**_known_inputs(folder), **given})
+
+
+def _known_inputs(folder: Path) -> dict[str, str]:
+    """Digests of earlier commands; earlier versions wrote none."""
+    file = folder / INPUTS_FILE
+    return read_json(file) if file.is_file() else {}
 
 
 def input_digests(folder: Path, config: Any, capture: Path | None = None) -> dict[str, str]:
@@ -227,11 +239,20 @@ def input_digests(folder: Path, config: Any, capture: Path | None = None) -> dic
     """
     found: dict[str, list[Path]] = {}
     if capture is None:
-        files = {name: getattr(config.data, name, None) for name in ("table", "schema")}
-        found = {f"data.{name} {file}": [Path(file)] for name, file in files.items() if file is not None}
-    elif folder.resolve() not in capture.resolve().parents:
+        return table_digests({name: getattr(config.data, name, None) for name in ("table", "schema")})
+    if folder.resolve() not in capture.resolve().parents:
         for name, place in named_captures(capture).items():
             found[f"capture {name}"] = sorted(file for file in place.rglob("*") if file.is_file())
+    return _digests(found)
+
+
+def table_digests(data: Mapping[str, Any]) -> dict[str, str]:
+    """Return the digests of the files that ``table`` and ``schema`` of a section ``data`` name."""
+    files = {name: file for name in ("table", "schema") if (file := data.get(name)) is not None}
+    return _digests({f"data.{name} {file}": [Path(file)] for name, file in files.items()})
+
+
+def _digests(found: Mapping[str, list[Path]]) -> dict[str, str]:
     return {name: _digest(paths) for name, paths in found.items() if all(path.is_file() for path in paths)}
 
 

@@ -49,8 +49,9 @@ def run_every_table(
     How often a table's cells are measured follows from its budget and short probes (`Reproduction.afforded`), unless
     the selection says how often (`Reproduction.asked`). A table too expensive for its budget is measured in part
     (`run_table`). Each is run into a folder of its own; attacks that an earlier table has run with the same settings on
-    the same batches are taken from there. Tables that have been run with the same or a larger budget are not run again,
-    unless a part of them failed.
+    the same batches are taken from there. Tables that have been run with the same selection and the same or a larger
+    budget are not run again, unless a part of them failed. What an earlier command has measured is kept where a later
+    one cannot be run.
 
     Args:
         pattern: names of tables, with ``*`` for any characters.
@@ -72,20 +73,26 @@ def run_every_table(
     status, costs = Status.load(folder / STATUS_FILE), dict[str, Cost]()
     with open_engine(where) as engine:
         for name in names:
-            line = line_name(name, selection)
-            before = status.of(line)
-            has_failed = before is not None and any(note.startswith(LEFT_OUT) for note in before.notes)
-            if before is None or (before.budget or 0.0) < budget or has_failed:
+            line, asked = line_name(name, selection), command_of(name, selection)
+            said = status.of(line)
+            if said is None or not _is_enough(said, budget, asked):
+                before = said
                 found = run_table(load_paper_table(name), folder, engine, budget, selection, console, costs)
                 seconds = found.seconds + (before.seconds if before else 0.0)
-                status = status.updated(replace(_shareable(found, selection), seconds=seconds), known)
+                said = replace(_shareable(found, selection), seconds=seconds, asked=asked)
+                if before is None or before.state == "not run" or said.state == "run":
+                    status = status.updated(said, known)
                 with private_files():
                     status.save(folder / STATUS_FILE)
                     write_status_page(status, folder)
-            said = status.of(line)
-            assert said is not None
             console.print(f"{line:20}{summary_line(said)}", soft_wrap=True, highlight=False, markup=False)
     return status
+
+
+def _is_enough(before: TableStatus, budget: float, asked: str) -> bool:
+    """Return whether a table was run as it is asked for now, within at least this budget, and in whole."""
+    is_asked = before.state == "run" and before.asked in (None, asked)
+    return is_asked and (before.budget or 0.0) >= budget and not any(one.startswith(LEFT_OUT) for one in before.notes)
 
 
 def summary_line(table: TableStatus) -> str:

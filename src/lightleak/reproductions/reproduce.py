@@ -5,7 +5,7 @@ With ``--plan``, nothing is run: the cells, settings, units and configs are prin
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -34,10 +34,11 @@ from lightleak.experiments.probe import PROBE_SECONDS, Cost, Estimate, Probed, e
 from lightleak.experiments.settings import RunConfig
 from lightleak.reproductions.comparison import COMPARISON_FILE, Compared, comparison_json, markdown
 from lightleak.reproductions.paper.values import PaperTable, load_paper_table, paper_tables
-from lightleak.reproductions.reproduction import Reproduction, Stage, run_stages
+from lightleak.reproductions.reproduction import MADE_ROWS, WHOLE, Reproduction, Stage, replaced_by, run_stages
 from lightleak.reproductions.settings import Selection
 
 RUN_FILE = "reproduction.json"
+MEASURED_ON = "measured_on"
 SHOWN_UNITS = 3
 """How many units other than attacks on updates the plan lists by name."""
 
@@ -71,10 +72,11 @@ def run_reproduction(
         The cells with our values, and the text of ``comparison.md``.
 
     Raises:
-        UsageError: no such reproduction, nothing selected, or the folder holds another one.
+        UsageError: no such reproduction, nothing selected, or the folder holds another one or the same one measured on
+            other files of its data.
     """
     reproduction = reproduction_of(load_paper_table(name), selection, engine.device)
-    with _opened(folder, name, selection):
+    with _opened(folder, name, selection, {cell.dataset for cell in reproduction.cells} & {*MADE_ROWS, *WHOLE}):
         write_environment(folder, engine.device, command)
         compared, _, notes = run_stages(reproduction, folder, engine, quiet)
     environment = read_json(folder / "environment.json")
@@ -106,18 +108,44 @@ def list_reproductions(console: Console) -> None:
 
 
 @contextmanager
-def _opened(folder: Path, name: str, selection: Selection) -> Iterator[None]:
-    """Create the folder, or check that it holds the same reproduction, perhaps with fewer batches or attacks."""
+def _opened(folder: Path, name: str, selection: Selection, replaceable: Collection[str | None]) -> Iterator[None]:
+    """Create the folder, or check that it holds the same reproduction, perhaps with fewer batches or attacks.
+
+    What datasets are measured on is noted, of those that are replaced where their files are missing.
+    """
     wanted: dict[str, Any] = {"name": name, "seeds": list(selection.seeds)}
     if selection.as_published:
         wanted["as_published"] = True
     if selection.iterations is not None:
         wanted["iterations"] = selection.iterations
+    here = {str(one): replaced_by(one, selection.data_folder) or f"{one} (its own rows)" for one in replaceable}
     saved = folder / RUN_FILE
-    with opened_folder(folder, saved, "reproduction", lambda: write_json(saved, wanted)):
-        if read_json(saved) != wanted:
+
+    def begin(on: dict[str, str] = here) -> None:
+        write_json(saved, wanted | ({MEASURED_ON: on} if on else {}))
+
+    with opened_folder(folder, saved, "reproduction", begin):
+        stored = read_json(saved)
+        before = stored.pop(MEASURED_ON, {})  # earlier versions noted nothing
+        if stored != wanted:
             raise UsageError(f"{folder} holds another reproduction ({saved.read_text()}); choose another --output")
+        measured = _measured_datasets(folder) if here.items() - before.items() else ()
+        for dataset, on in here.items():
+            if dataset in measured and before.get(dataset, on) != on:
+                raise UsageError(
+                    f"{folder} holds measurements on {before[dataset]}, and the files at hand now are those of {on}; "
+                    "choose another --output"
+                )
+        if before != before | here:
+            begin(before | here)
         yield
+
+
+def _measured_datasets(folder: Path) -> set[str | None]:
+    """Return the datasets of finished units."""
+    kept = [read_json(file) for file in folder.rglob("units/*.json")]
+    rows = (row for one in kept for row in (one if isinstance(one, list) else [one]))
+    return {row.get("dataset") for row in rows}
 
 
 class _EnoughError(Exception):

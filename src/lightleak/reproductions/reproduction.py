@@ -79,6 +79,13 @@ def is_in_part(dataset: str | None, data_folder: str | None) -> bool:
     return not _is_here(dataset, data_folder, WHOLE[dataset], WHOLE[dataset].removesuffix(".gz"))
 
 
+def replaced_by(dataset: str | None, data_folder: str | None) -> str | None:
+    """Return what a dataset whose own files are missing is measured on; None where they are here."""
+    if options_at_hand(dataset, data_folder):
+        return f"{dataset} (made rows)"
+    return f"{dataset} (part of its rows)" if is_in_part(dataset, data_folder) else None
+
+
 def _is_here(dataset: str, data_folder: str | None, *names: str) -> bool:
     """Whether the file of a dataset that has one of these names is on this machine."""
     try:
@@ -315,10 +322,7 @@ class Reproduction(Shared, ABC):
 
     def stand_in(self, cell: PaperCell) -> str | None:
         """Return the data that replace the paper's; None where they are the paper's."""
-        name, folder = cell.dataset, self.selection.data_folder
-        if options_at_hand(name, folder):
-            return f"{name} (made rows)"
-        return f"{name} (part of its rows)" if is_in_part(name, folder) else None
+        return replaced_by(cell.dataset, self.selection.data_folder)
 
     def is_fact(self, cell: PaperCell) -> bool:
         """Return whether the value is a fact without sampling error."""

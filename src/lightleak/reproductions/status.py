@@ -49,6 +49,7 @@ class TableStatus:
         seconds: wall time of all runs together.
         workers: packs that ran at once.
         command: runs this table again.
+        asked: the same with what was selected alone; None in the status of an earlier version.
         date: when it was run last (UTC).
         versions: of Python, torch and this package.
         cores: of the machine.
@@ -72,6 +73,7 @@ class TableStatus:
     seconds: float = 0.0
     workers: int = 1
     command: str = ""
+    asked: str | None = None
     date: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     cores: int | None = None

@@ -60,7 +60,8 @@ class StudyConfig(Section):
         report_every: fresh clients between two checks of the pruner.
         held_out: fresh clients of rows that no trial saw, on which the best is compared with the defaults; where the
             training alone is tuned, trainings from other seeds, judged on the test rows; in other kinds of audit,
-            other seeds. Of several objectives the first is compared. 0: no comparison.
+            other seeds, of a frontier as many clients as it has. Of several objectives the first is compared. 0: no
+            comparison.
         storage: RDB URL of Optuna's storage; left out, a journal file in the study's folder. ``$NAME`` is replaced by
             an environment variable, so that no password is stored.
         seed: root seed of the sampler.

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+from lightleak.core.grouping import by_key
 from lightleak.core.stored import read_json
 from lightleak.core.summary import summarize
 from lightleak.experiments.experiment import Experiment, target_name
@@ -17,6 +19,9 @@ from lightleak.tuning.objective import VALIDATION, ObjectiveConfig
 HELD_OUT = "held_out"
 HELD_OUT_SEED = 1_000_000
 """First of the seeds of held-out audits; a study whose own seeds are as large would see them."""
+
+REPETITION = ("seed", "batch_index")
+"""Keys that number the independent observations of an audit of another kind than updates."""
 
 
 def held_out_tree(tree: Mapping[str, Any], n: int) -> dict[str, Any]:
@@ -49,7 +54,9 @@ def compare(
 ) -> dict[str, Any] | None:
     """Run the default and the best once more and return the ``held_out`` entry of results.json.
 
-    Pairs share client, network and starting points (or, for a training, seed and test rows).
+    Pairs share client, network and starting points (or, for a training, seed and test rows). Of an audit of another
+    kind than updates, several results of one seed (or client of a frontier) are no independent observations: their mean
+    counts.
 
     Args:
         objective: what is compared.
@@ -58,7 +65,7 @@ def compare(
         folder: where they run.
         workers: packs at once.
     """
-    entries, by_name = {}, {}
+    entries, by_name, observed = {}, {}, dict[str, object]()
     for name, (number, tree) in zip(("default", "best"), pair.items(), strict=True):
         place = folder / f"trial-{number}"
         if objective.is_of_training:
@@ -66,26 +73,31 @@ def compare(
         else:
             rows = _judged(_run(held_out_tree(tree, n), place, workers), tree)
             by_name[name] = objective.by_observation(rows)
+            if tree.get("kind", "updates") != "updates":
+                observed |= {row["unit"]: tuple(row.get(key) for key in REPETITION) for row in rows}
             seconds = summarize(row.get("seconds") for row in rows if row["unit"] in by_name[name]).mean
         entries[name] = {"seconds": seconds}
     default, best = by_name["default"], by_name["best"]
-    shared = [key for key in default if key in best]
+    shared = by_key((unit for unit in default if unit in best), lambda unit: observed.get(unit, unit))
     if len(shared) < 2:
         return None
+    means = {name: [fmean(of[unit] for unit in units) for units in shared.values()] for name, of in by_name.items()}
     return {
         "words": _words(objective, next(iter(pair.values())), len(shared)),
         "metric": objective.metric,
         "n": len(shared),
-        **{name: _interval([by_name[name][key] for key in shared]) | entries[name] for name in entries},
-        "difference": _interval([best[key] - default[key] for key in shared]),
+        **{name: _interval(means[name]) | entries[name] for name in entries},
+        "difference": _interval([own - other for own, other in zip(means["best"], means["default"], strict=True)]),
     }
 
 
 def _words(objective: ObjectiveConfig, tree: Mapping[str, Any], n: int) -> str:
     if objective.is_of_training:
         return f"{n} trainings from seeds that no trial had, judged on the test rows"
+    if tree.get("kind") == "defense-frontier":
+        return f"{n} clients drawn anew from the same training rows, with networks and starts that no trial had"
     if tree.get("kind", "updates") != "updates":
-        return f"{n} results of audits with seeds, and so splits and trainings, that no trial had"
+        return f"{n} seeds, and so splits and trainings, that no trial had"
     if (tree.get("initial") or {}).get("batches", 1):
         return f"{n} updates of clients whose rows no trial saw"
     return f"{n} updates captured in a training with a seed that no trial had"
@@ -111,8 +123,8 @@ def _of_trainings(
 
 
 def _judged(rows: list[dict[str, Any]], tree: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """As `judged_units`: where an audit has fresh clients, their rows alone."""
-    fresh = bool((tree.get("initial") or {}).get("batches", 1))
+    """As `judged_units`: where an audit of updates has fresh clients, their rows alone."""
+    fresh = tree.get("kind", "updates") == "updates" and (tree.get("initial") or {}).get("batches", 1)
     return [row for row in rows if not fresh or row.get("source", "initial") == "initial"]
 
 

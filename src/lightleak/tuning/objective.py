@@ -1,7 +1,8 @@
 """Objectives of a study: metrics of results rows, or of a training's validation."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +23,8 @@ VALIDATION = "val/"
 
 BASELINE = "random"
 
+_LESS_IS_BETTER = re.compile(r"^rmse$|_error$|loss|distance|seconds$")
+
 
 @dataclass(frozen=True)
 class ObjectiveConfig:
@@ -31,21 +34,25 @@ class ObjectiveConfig:
         metric: a number of the results rows (``cell_accuracy``, ``rmse``, ...), averaged over them; ``leakage``, cell
             accuracy above that of ``random`` on the same updates; or what the training logs of its validation rows
             (``val/accuracy``, ``val/loss``, ``val/auroc``), at its last epoch.
-        direction: ``maximize`` or ``minimize``.
-        where: fields and the value that rows must have to count (``attack: tableak``).
+        direction: ``maximize`` or ``minimize``; left out, errors (``rmse``, ``*_error``), losses, distances and seconds
+            are minimized, all else is maximized.
+        where: fields and the value that rows must have to count (``attack: tableak``); ``attack`` is needed where an
+            audit has several. Rows of a released model have the ``class`` ``all`` unless another is named.
     """
 
     metric: str
-    direction: Direction = "maximize"
+    direction: Direction | None = None
     where: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise `UsageError` for a metric of the test rows."""
+        """Choose the direction; raise `UsageError` for a metric of the test rows."""
         if self.metric.startswith("test/"):
             raise UsageError(
                 f"study.objectives: {self.metric!r} is of the test rows, which must not choose settings; use "
                 f"{VALIDATION}{self.metric.removeprefix('test/')}"
             )
+        if self.direction is None:
+            object.__setattr__(self, "direction", "minimize" if _LESS_IS_BETTER.search(self.metric) else "maximize")
 
     @property
     def is_of_training(self) -> bool:
@@ -61,20 +68,30 @@ class ObjectiveConfig:
         named = "cell accuracy above guessing" if self.metric == LEAKAGE else self.metric.replace("_", " ")
         return f"{named}{of}"
 
-    def require(self, attacks: Collection[str], is_trained: bool) -> None:
-        """Raise `UsageError` where an audit of updates with these attacks has no such number, or several."""
-        place, known = f"study.objectives: {self.metric!r}", sorted(attacks)
+    def require(self, attacks: Mapping[str, str], is_trained: bool) -> None:
+        """Raise `UsageError` where an audit has no such number, or one for each of several attacks.
+
+        Args:
+            attacks: names of the audit's attacks by label, which is the name where they have no label of their own.
+            is_trained: whether a target is trained that logs scores of its validation rows.
+        """
+        place, known = f"study.objectives: {self.metric!r}", sorted({*attacks.values()})
         if self.is_of_training:
             if not is_trained:
                 raise UsageError(f"{place} needs a training; training.epochs is 0")
             return
-        attack = self.where.get("attack")
-        if attack is not None:
-            require_one_of("study.objectives: where.attack", attack, known)
-        if self.metric == LEAKAGE and BASELINE not in attacks:
+        attack, label = self.where.get("attack"), self.where.get("label")
+        for key, value, allowed in (("attack", attack, known), ("label", label, sorted(attacks))):
+            if value is not None:
+                require_one_of(f"study.objectives: where.{key}", value, allowed)
+        if self.metric == LEAKAGE and BASELINE not in known:
             raise UsageError(f"{place} is measured against {BASELINE!r}, which attacks does not name")
-        if attack is None and len(set(attacks) - {BASELINE}) > 1:
-            raise UsageError(f"{place} of which attack? add where: {{attack: NAME}}, one of {', '.join(known)}")
+        counted = [one for one, name in attacks.items() if attack in (None, name) and label in (None, one)]
+        if self.metric == LEAKAGE:
+            counted = [one for one in counted if attacks[one] != BASELINE]
+        if len(counted) > 1:
+            key, names = ("attack", known) if attack is None else ("label", sorted(counted))
+            raise UsageError(f"{place} of which attack? add where: {{{key}: NAME}}, one of {', '.join(names)}")
 
     def of_run(self, rows: Sequence[Mapping[str, Any]], folder: Path) -> float:
         """Return the value of a run, from its rows or from what the training in its folder logged.
@@ -107,13 +124,14 @@ class ObjectiveConfig:
         return max(mean, 0.0) if self.metric == LEAKAGE else mean
 
     def by_observation(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-        """Values of the rows that count, by unit."""
+        """Values of the rows that count, by unit; of a released model those of all classes together by default."""
+        wanted = {"class": "all", **self.where} if any(row.get("class") == "all" for row in rows) else self.where
         metric = "cell_accuracy" if self.metric == LEAKAGE else self.metric
         counted = {
             str(row["unit"]): (row, float(row[metric]))
             for row in rows
             if is_number(row.get(metric))
-            and all(row.get(name) == value for name, value in self.where.items())
+            and all(row.get(name) == value for name, value in wanted.items())
             and not (self.metric == LEAKAGE and row.get("attack") == BASELINE)
         }
         if self.metric != LEAKAGE:

@@ -25,7 +25,7 @@ from lightleak.experiments.folder import opened_folder
 from lightleak.experiments.load import parse_config
 from lightleak.experiments.pack import Finished
 from lightleak.experiments.redaction import ATTACKABLE, redact_run
-from lightleak.experiments.run import CONFIG_FILE, PLACE
+from lightleak.experiments.run import CONFIG_FILE, PLACE, keep_inputs, require_same_inputs, table_digests
 from lightleak.experiments.settings import read_settings, read_yaml, require_limits
 from lightleak.experiments.unit import write_whole
 from lightleak.report import build_report
@@ -85,7 +85,8 @@ def opened_study(folder: Path, config: TuneConfig) -> Iterator[Study]:
     The number of trials and the engine may differ from what the folder holds: a study can be asked for more.
 
     Raises:
-        UsageError: the folder holds something else, or another process uses it.
+        UsageError: the folder holds something else or a study of another content of the table, or another process uses
+            it.
     """
     saved, asked = folder / CONFIG_FILE, read_yaml(yaml_of(config.to_dict()))
 
@@ -98,6 +99,9 @@ def opened_study(folder: Path, config: TuneConfig) -> Iterator[Study]:
             raise UsageError(f"{folder} holds an audit; choose another --output")
         if _what_is_studied(stored) != _what_is_studied(asked):
             raise UsageError(f"{folder} holds another study; choose another --output")
+        digests = table_digests(asked["data"])
+        require_same_inputs(folder, digests)
+        keep_inputs(folder, digests)
         if stored != asked:
             begin()
         yield Study(config, folder)

@@ -134,7 +134,7 @@ class Study:
         self.optuna = optuna.create_study(
             study_name=self.name,
             storage=self.storage,
-            directions=[objective.direction for objective in config.study.objectives],
+            directions=[objective.direction or "maximize" for objective in config.study.objectives],
             pruner=build_pruner(config.study.pruner),
             load_if_exists=True,
         )

@@ -20,6 +20,7 @@ from lightleak.experiments.campaign import finished_rows, run_units
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.engine import LocalEngine
 from lightleak.experiments.experiment import prepare_experiment
+from lightleak.experiments.kinds.frontier.config import FrontierConfig
 from lightleak.experiments.kinds.updates.plan import check_served, plan_units
 from lightleak.experiments.load import kind_of, parse_config
 from lightleak.experiments.pack import Files, Pack, Report, Shared, contents
@@ -31,6 +32,7 @@ from lightleak.experiments.unit import Unit, write_whole
 from lightleak.targets.trainer import quiet_lightning
 from lightleak.tuning.budget import with_measured_steps, with_steps
 from lightleak.tuning.config import StudyConfig, TuneConfig
+from lightleak.tuning.objective import VALIDATION
 from lightleak.tuning.pruning import JudgedTrial, Reporting, TrialPruning
 from lightleak.tuning.samplers import build_pruner
 from lightleak.tuning.study import DEFAULT, WORKER, open_storage
@@ -77,6 +79,13 @@ def check_trial(config: TuneConfig, tree: Mapping[str, Any]) -> Any:
             raise UsageError(f"study.pruner needs an audit of updates, whose trials can stop early; got {loaded.kind}")
         if config.study.budget.is_given:
             raise UsageError(f"study.budget is about attacks on client updates; got an audit of kind {loaded.kind}")
+        for objective in config.study.objectives:
+            if isinstance(loaded, FrontierConfig) and objective.metric in TESTED:
+                raise UsageError(
+                    f"study.objectives: {objective.metric!r} of a frontier is of the test rows, which must not choose "
+                    f"settings; use {VALIDATION}{objective.metric} of an audit of updates"
+                )
+            objective.require(_attacks_of(loaded), is_trained=False)
         kind_of(loaded).check(loaded)
         return loaded
     if trains_together(loaded):
@@ -85,7 +94,7 @@ def check_trial(config: TuneConfig, tree: Mapping[str, Any]) -> Any:
             "training.trainer.devices and num_nodes out"
         )
     for objective in config.study.objectives:
-        objective.require(loaded.attacks, bool(loaded.rounds))
+        objective.require({name: name for name in loaded.attacks}, bool(loaded.rounds))
     initial = loaded.initial
     if config.study.budget.seconds is not None and not (initial.batches and len(initial.batch_sizes) == 1):
         raise UsageError(
@@ -94,6 +103,17 @@ def check_trial(config: TuneConfig, tree: Mapping[str, Any]) -> Any:
         )
     check_served(loaded, prepare_experiment(loaded))
     return loaded
+
+
+TESTED = ("accuracy", "auroc")
+"""Metrics of the trainings of a frontier."""
+
+
+def _attacks_of(config: Any) -> dict[str, str]:
+    """Names of an audit's attacks by label; those of a frontier include guessing and what knows its defenses."""
+    if isinstance(config, FrontierConfig):
+        return {name: name for point in config.points for name in config.audit_at(point).attacks}
+    return {label: options.get("attack", label) for label, options in config.attacks.items()}
 
 
 def run_trial(

@@ -1,10 +1,11 @@
 import json
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from lightleak.report.kinds.updates_groups import exposures
-from lightleak.report.kinds.updates_runs import effect
+from lightleak.report.kinds.updates_runs import effect, measured_runs
 from lightleak.report.read import load_run
 
 ATTACKS = ("tableak", "inverting_gradients", "audit_max", "random")
@@ -52,3 +53,43 @@ def test_a_defense_helps_where_the_interval_says_so(plain, defended, kept: float
     found = effect(before, after)
     assert found.is_paired
     assert found.helps is helps
+
+
+def of_attacks(folder: Path, *attacks: str) -> Path:
+    """Leaves only the rows of these attacks."""
+    raw = json.loads((folder / "results.json").read_text())
+    raw["rows"] = [row for row in raw["rows"] if row["attack"] in attacks]
+    (folder / "results.json").write_text(json.dumps(raw))
+    return folder
+
+
+def test_only_attacks_that_both_runs_tried_say_what_a_defense_did(plain, defended) -> None:
+    first = plain(attacks=ATTACKS)
+    second = of_attacks(defended(first, kept=1.0), "inverting_gradients", "random")
+    for runs in ((first, second), (second, first)):
+        _, other = measured_runs([load_run(folder) for folder in runs])
+        (one,) = other.exposed
+        assert set(one.effect.signs) == {"○"} and not one.effect.helps
+        assert one.effect.before.risk.mean == one.effect.after.risk.mean
+        assert one.effect.before.attacks == one.effect.after.attacks == {"inverting_gradients"}
+
+
+def test_runs_of_other_attacks_show_no_effect(plain, defended) -> None:
+    first = plain(attacks=ATTACKS)
+    second = of_attacks(defended(first, kept=1.0), "inverting_gradients", "random")
+    found = measured_runs([load_run(of_attacks(first, "tableak", "random")), load_run(second)])
+    assert [one.effect for one in found[1].exposed] == [None]
+
+
+@pytest.mark.parametrize(("recovered", "signs"), [(0.02, {"▼"}), (0.99, None)])
+def test_an_attack_that_only_the_defended_run_tried_can_take_the_help_back(
+    plain, defended, rewritten, recovered: float, signs: set[str] | None
+) -> None:
+    first = plain(attacks=("tableak", "inverting_gradients", "random"))
+    second = defended(first, kept=0.1)
+    shares = ("cell_accuracy", "close_match_rate", "exact_match_rate")
+    for name in shares:
+        rewritten(second, **{name: lambda row, name=name: recovered if row["attack"] == "tableak" else row.get(name)})
+    _, other = measured_runs([load_run(of_attacks(first, "inverting_gradients", "random")), load_run(second)])
+    found = other.exposed[0].effect
+    assert found is None if signs is None else set(found.signs) <= signs | {"○"} and found.helps

@@ -124,11 +124,15 @@ class Effect:
         rows: of `Exposure.at_risk`; negative where fewer rows are at risk.
         values: of `Exposure.cells`.
         is_paired: whether both are over the same rows.
+        before: what the attacks that both runs tried got out of the first.
+        after: of the second.
     """
 
     rows: Estimate | None
     values: Estimate | None
     is_paired: bool
+    before: "Exposure" = field(repr=False)
+    after: "Exposure" = field(repr=False)
 
     @property
     def signs(self) -> tuple[str, ...]:
@@ -190,6 +194,11 @@ class Exposure:
         return self.batch_size, self.moment
 
     @property
+    def attacks(self) -> frozenset[str]:
+        """Attacks that count."""
+        return frozenset(row.attack for row in self.rows)
+
+    @property
     def knows_truth(self) -> bool:
         """Whether rows were compared with the true ones, so that uncertified ones count as well."""
         return any(row.number("exact_match_rate") is not None for row in self.rows)
@@ -215,7 +224,7 @@ class Exposure:
     def has_too_few_pairs(self) -> bool:
         """Whether not even a change from all records to none would have been measurable."""
         one = self.effect
-        return one is not None and one.is_paired and self.n < ENOUGH_PAIRS and set(one.signs) != {LESS}
+        return one is not None and one.is_paired and one.after.n < ENOUGH_PAIRS and set(one.signs) != {LESS}
 
     @property
     def values(self) -> Estimate | None:
@@ -236,10 +245,17 @@ class Exposure:
         return one if one and is_more else self
 
 
-def exposures(run: Run) -> tuple[Exposure, ...]:
-    """Return every size and moment of a run, updates sent before training first, then by size."""
+def exposures(run: Run, other: Run | None = None) -> tuple[Exposure, ...]:
+    """Return every size and moment of a run, updates sent before training first, then by size.
+
+    Args:
+        run: whose.
+        other: a run to compare with: attacks that it did not try at the same size and moment are left out.
+    """
     found: list[Exposure] = []
-    for (moment, size), rows in by_key(run.of(UpdateRow), lambda row: (moment_of(row), row.size)).items():
+    tried = None if other is None else {(*_situation(row), row.attack) for row in other.of(UpdateRow)}
+    counted = [row for row in run.of(UpdateRow) if tried is None or (*_situation(row), row.attack) in tried]
+    for (moment, size), rows in by_key(counted, _situation).items():
         updates = {
             attack: {update_of(row) for row in of}
             for attack, of in by_key(rows, lambda row: row.attack).items()
@@ -254,6 +270,10 @@ def exposures(run: Run) -> tuple[Exposure, ...]:
         if one:
             found.append(one)
     return tuple(sorted(found, key=lambda one: (one.moment == "during training", one.batch_size or 0)))
+
+
+def _situation(row: UpdateRow) -> tuple[Moment, int | None]:
+    return moment_of(row), row.size
 
 
 def _exposure(run: Run, size: int | None, moment: Moment, rows: Sequence[UpdateRow]) -> Exposure | None:

@@ -11,7 +11,7 @@ from lightleak.core.grouping import by_key
 from lightleak.core.records import json_field, read_record
 from lightleak.core.results import Row, UpdateRow, flat
 from lightleak.report.compare import fixed
-from lightleak.report.format import EQUAL, defense_title, sign_of
+from lightleak.report.format import EQUAL, MORE, defense_title, sign_of
 from lightleak.report.intervals import Estimate, difference, estimate, proportion, subtracted
 from lightleak.report.kinds.updates_groups import Effect, Exposure, UpdateGroup, compare, exposures, update_of
 from lightleak.report.kinds.updates_words import FIXED, Moment, moment_of
@@ -153,15 +153,23 @@ class Measured:
     @cached_property
     def exposed(self) -> tuple[Exposure, ...]:
         """What is at risk at each size and moment."""
-        every, before = exposures(self.run), {}
         # Others are judged where every attack was run: one that was left out of most updates would lower the mean.
-        found = [one.worse if self.is_reference else one.sample or one for one in every]
-        if not self.is_reference and same_table(self.reference, self.run):
-            before = {one.place: one.worse for one in exposures(self.reference)}
-        pairs = [(before.get(one.place), one) for one in found]
-        return tuple(
-            replace(one, situations=len(found), effect=effect(own, one) if own else None) for own, one in pairs
-        )
+        found = [one.worse if self.is_reference else one.sample or one for one in exposures(self.run)]
+        effects = {} if self.is_reference or not same_table(self.reference, self.run) else self._effects(found)
+        return tuple(replace(one, situations=len(found), effect=effects.get(one.place)) for one in found)
+
+    def _effects(self, found: Sequence[Exposure]) -> dict[object, Effect | None]:
+        """Effects by size and moment, of attacks that both runs tried; further ones can only take a help back."""
+        before = {one.place: one.worse for one in exposures(self.reference, self.run)}
+        shared = {one.place: one.sample or one for one in exposures(self.run, self.reference)}
+        effects: dict[object, Effect | None] = {}
+        for one in found:
+            if one.place in before and one.place in shared:
+                change = effect(before[one.place], shared[one.place])
+                if change.helps and one.attacks - change.after.attacks:
+                    change = effect(before[one.place], one)
+                effects[one.place] = None if MORE in change.signs and change.after is one else change
+        return effects
 
     @property
     def worst(self) -> Exposure:
@@ -294,10 +302,13 @@ def _change(mine: Sequence[UpdateRow], theirs: Sequence[UpdateRow], name: str, i
 
 
 def effect(before: Exposure, after: Exposure) -> Effect:
-    """Return the difference of two exposures of one size and moment, paired where both attacked the same rows."""
+    """Return the difference of two exposures to the same attacks at one size and moment.
+
+    It is paired where both attacked the same rows.
+    """
     is_paired = on_same_rows(before.run, after.run, before.rows, after.rows)
     rows = subtracted(before.at_risk, after.at_risk, is_paired)
-    return Effect(rows, subtracted(before.cells, after.cells, is_paired), is_paired)
+    return Effect(rows, subtracted(before.cells, after.cells, is_paired), is_paired, before, after)
 
 
 def on_same_rows(first: Run, second: Run, before: Sequence[UpdateRow], after: Sequence[UpdateRow]) -> bool:
