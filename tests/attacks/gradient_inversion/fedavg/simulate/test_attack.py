@@ -179,6 +179,14 @@ def test_images_come_back(make_images: MakeFedAvg) -> None:
     assert quality(found.encoded) > quality(before) + 5
 
 
+@pytest.mark.parametrize("factor", [1e-25, 1e25])
+def test_the_cosine_does_not_depend_on_the_scale_of_an_update(make_fedavg: MakeFedAvg, factor: float) -> None:
+    update, _ = make_fedavg(4, hidden=[9])
+    scaled = replace(update, update={name: (t.double() * factor).float() for name, t in update.update.items()})
+    attack = ATTACKS.get("tableak_fedavg")(**SHORT, restarts=2)
+    assert attack.run(scaled, 1).loss == pytest.approx(attack.run(update, 1).loss, rel=1e-3)
+
+
 def test_memory_is_bounded_by_segments(make_fedavg: MakeFedAvg) -> None:
     update, _ = make_fedavg(10, training=LocalTraining(10, 1, 0.05), hidden=[100, 100])
     roomy, tight = FedAvgConfig(restarts=2, memory_mb=1024), FedAvgConfig(restarts=2, memory_mb=1)
