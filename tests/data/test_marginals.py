@@ -9,7 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lightleak.core.errors import DataError, ObservationError
-from lightleak.data.marginals import BINS, Marginals
+from lightleak.data.encoder import Encoding, TableEncoder
+from lightleak.data.marginals import BINS, Marginals, statistics_marginals
 from lightleak.data.schema import Column, TableSchema
 
 SCHEMA = TableSchema(
@@ -139,3 +140,15 @@ def test_marginals_of_another_table_are_refused() -> None:
     del state["age"]
     with pytest.raises(ObservationError, match="the marginals hold no integer values of column 'age'"):
         Marginals.from_dict(state).require(SCHEMA)
+
+
+@pytest.mark.parametrize("encoding", ["standardized", "onehot"])
+def test_statistics_give_a_fine_grid_however_wide_the_declared_bounds(encoding: Encoding) -> None:
+    schema = TableSchema((Column.continuous("income", 0, 1e7),), Column.categorical("y", ["no", "yes"]))
+    income = np.random.default_rng(0).normal(3000, 600, 2000)
+    encoder = TableEncoder(schema, encoding).fit(pd.DataFrame({"income": income, "y": "no"}))
+    implied = statistics_marginals(encoder)
+    values, shares = np.array(implied.values["income"]), np.array(implied.probabilities["income"])
+    assert len(values) == BINS and values.min() >= 0
+    near = np.abs(values - income.mean()) <= 0.319 * income.std()
+    assert shares[near].sum() == pytest.approx(0.25, abs=0.03)  # of a normal distribution

@@ -60,7 +60,7 @@ def test_kinds_are_not_mixed(tmp_path: Path, first: int, second: int) -> None:
 
 def test_each_kind_has_its_page(make_run, tmp_path: Path) -> None:
     for kind, words in (
-        ("updates", "“Guessing” draws"),
+        ("updates", "favoring likely values as far as that recovers more"),
         ("vertical", "vertical federated learning"),
         ("released-model", "Model inversion"),
     ):

@@ -12,6 +12,9 @@ from lightleak.core.errors import DataError, ObservationError
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.schema import Column, ColumnKind, TableSchema
 
+DEVIATIONS = 4
+"""Deviations from the mean that a grid of normal density covers: declared bounds may be far wider than the numbers."""
+
 BINS = 100  # TabLeak Sec. 4: continuous features are discretized uniformly in 100 bins
 
 
@@ -160,8 +163,9 @@ def _is_number(value: object) -> bool:
 def statistics_marginals(encoder: TableEncoder, bins: int = BINS) -> Marginals:
     """Return the marginals that encoder statistics imply: what a server without any others would guess from.
 
-    Categories by their shares where the encoding holds them, else evenly. Numbers between their bounds, by the normal
-    density of their mean and deviation where the encoding holds them, else evenly.
+    Categories by their shares where the encoding holds them, else evenly. Numbers between their bounds and within
+    `DEVIATIONS` of the mean, by the normal density, where the encoding holds mean and deviation; else evenly between
+    their bounds.
 
     Args:
         encoder: schema and statistics.
@@ -174,9 +178,11 @@ def statistics_marginals(encoder: TableEncoder, bins: int = BINS) -> Marginals:
         shift = encoder.shift[block.slice].cpu().numpy()
         if column.is_numerical:
             lower, upper, deviation = next(numbers)
-            numbers_at = np.linspace(lower, upper, bins)
-            has_mean = encoder.encoding in ("standardized", "onehot")
-            weights = np.exp(-(((numbers_at - shift[0]) / deviation) ** 2) / 2) if has_mean else np.ones(bins)
+            has_mean, mean = encoder.encoding in ("standardized", "onehot"), float(shift[0])
+            reach = DEVIATIONS * deviation if has_mean else np.inf
+            first, last = np.clip([mean - reach, mean + reach], lower, upper)
+            numbers_at = np.linspace(first, last, bins)
+            weights = np.exp(-(((numbers_at - mean) / deviation) ** 2) / 2) if has_mean else np.ones(bins)
             values[column.name] = tuple(numbers_at.tolist())
         else:
             weights = shift.clip(min=0) if encoder.encoding == "standardized" else np.ones(block.width)

@@ -92,6 +92,7 @@ def test_every_setting_has_a_case() -> None:
     ("settings", "message"),
     [
         ({"schedule": "cosine", "learning_rate_decay": 0.5}, "schedule 'cosine' needs learning_rate_decay 1, got 0.5"),
+        ({"stop_below": 0.05, "temperature_end": 0.1}, "stop_below needs temperature_end 1, got 0.1"),
         ({"initialization": "prior"}, "initialization 'prior': needs categorical 'softmax', got 'none'"),
         ({"temperature_end": 0.5, "mask_absent": True}, "temperature_end, mask_absent: needs categorical 'softmax'"),
         ({"prior_weight": 1.0}, "prior_weight: needs categorical 'softmax', got 'none'"),

@@ -60,7 +60,8 @@ class EngineConfig(AttackSettings):
         pooling: how matched restarts are merged; ``none`` keeps the one of least loss.
         entropy: ``frequency`` of projected restarts (paper, Sec. 3.2) or of the mean of their ``soft`` distributions
             (published code).
-        stop_below: a restart whose loss falls below this stops moving; ``None`` runs all steps, as the paper does.
+        stop_below: a restart whose loss falls below this stops moving, which needs ``temperature_end`` 1; ``None``
+            runs all steps, as the paper does.
         precision: floating-point type of the optimization. ``bfloat16`` and ``tf32`` are float32 in all but the
             factors of matrix products: rounded to bfloat16 (plain ReLU networks alone), or to TF32 (a GPU alone).
         memory_mb: budget for one vectorized call; more work than that runs in chunks. ``None``: `CPU_MEMORY_MB`, and
@@ -111,6 +112,9 @@ class EngineConfig(AttackSettings):
             "tie_numbers": self.tie_numbers,
             "prior_weight": self.prior_weight > 0,
         }
+        if self.stop_below is not None and self.temperature_end != 1:
+            # Rows of a stopped restart would go on to change, for as long as the other updates of the call run.
+            raise UsageError(f"stop_below needs temperature_end 1, got {self.temperature_end}")
         needing = [name for name, asked in soft.items() if asked]
         if needing and self.categorical != "softmax":
             raise UsageError(f"{', '.join(needing)}: needs categorical 'softmax', got {self.categorical!r}")

@@ -1,6 +1,7 @@
 """Label counts read off a gradient: exact by the last bias of an untrained network, close by Geng et al."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -9,10 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from lightleak.attacks import ATTACKS
 from lightleak.attacks.gradient_inversion.network.client import client_network
+from lightleak.attacks.gradient_inversion.optimize import attack as attack_module
 from lightleak.attacks.gradient_inversion.optimize.labels import (
     DUMMY_ROWS,
     expand_counts,
+    geng_rows,
     last_linear,
     plausible_rows,
     require_restorable,
@@ -35,8 +39,7 @@ MakeUpdate = Callable[..., tuple[ClientUpdate, object]]
 def restored(encoder: TableEncoder, update: ClientUpdate, method: str, seed: int) -> Tensor:
     """Real-valued counts as the attack estimates them."""
     draws = generator(seed, "labels")
-    dummy = torch.randn(DUMMY_ROWS, encoder.width, generator=draws)
-    dummy = plausible_rows(encoder, DUMMY_ROWS, draws) if method == "bias" else dummy
+    dummy = plausible_rows(encoder, DUMMY_ROWS, draws) if method == "bias" else geng_rows(encoder, draws)
     tensors = update.parameters, update.buffers, update.update
     return restore_counts(client_network(update), *tensors, update.facts.n_rows, dummy, method)
 
@@ -62,6 +65,29 @@ def test_geng_comes_close(encoder: TableEncoder, make_update: MakeUpdate, classe
         wrong, exact = wrong + gap / n / 25, exact + (gap == 0)
     # Measured: 1 to 3% of the labels wrong; a guess of equal shares has 13% (2 classes) and 24% (5 classes) wrong.
     assert wrong < 0.06 and exact >= 8
+
+
+@pytest.mark.parametrize("encoding", ["onehot", "minmax", "quantile"])
+def test_geng_takes_its_dummy_rows_from_where_rows_lie(
+    make_batch: Callable[..., Any], encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch, seen = make_batch(8, encoding=encoding), []
+
+    def spy(*args: Any) -> Tensor:
+        seen.append(args[5])
+        return restore_counts(*args)
+
+    monkeypatch.setattr(attack_module, "restore_counts", spy)
+    ATTACKS.get("tableak")(labels="geng", steps=1, restarts=1).run(batch.update, 0)
+    lower, upper = batch.encoder.encoded_bounds()
+    (dummy,) = seen
+    assert dummy.shape == (DUMMY_ROWS, batch.encoder.width)
+    assert ((dummy >= lower - 1e-5) & (dummy <= upper + 1e-5)).all()
+
+
+def test_gengs_dummy_rows_are_standard_normal_where_rows_are_standardized(encoder: TableEncoder) -> None:
+    expected = torch.randn(DUMMY_ROWS, encoder.width, generator=generator(3))
+    assert torch.equal(geng_rows(encoder, generator(3)), expected)
 
 
 @pytest.mark.parametrize("method", ["bias", "geng"])

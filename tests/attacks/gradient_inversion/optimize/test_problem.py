@@ -11,7 +11,7 @@ from lightleak.attacks.gradient_inversion.config import InversionConfig
 from lightleak.attacks.gradient_inversion.network.client import client_network, relu_chain
 from lightleak.attacks.gradient_inversion.optimize.matcher import NetworkMatcher
 from lightleak.attacks.gradient_inversion.optimize.mlp_matcher import MLPMatcher
-from lightleak.attacks.gradient_inversion.optimize.problem import build_matcher, bytes_per_restart
+from lightleak.attacks.gradient_inversion.optimize.problem import build_matcher, bytes_per_restart, of_usual_norm
 from lightleak.core.observations import ClientUpdate
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.layout import EncodedLayout
@@ -55,6 +55,27 @@ def test_the_matcher_works_in_the_precision_asked_for(
         matcher = build_matcher([update], update.labels.unsqueeze(0), InversionConfig(), CPU, dtype)
         value, derivative = matcher.value_and_grad(torch.rand(1, 2, 4, encoder.width, dtype=dtype))
         assert value.dtype == derivative.dtype == dtype
+
+
+@pytest.mark.parametrize("factor", [1e-30, 1e-15, 1e15, 1e30])
+@pytest.mark.parametrize("network", ["mlp", "resnet"])
+def test_the_cosine_does_not_depend_on_the_scale_of_an_update(
+    encoder: TableEncoder, make_update: MakeUpdate, network: str, factor: float
+) -> None:
+    update, _ = make_update(4, network, hidden=[9, 8])
+    scaled = replace(update, update={name: (t.double() * factor).float() for name, t in update.update.items()})
+    x = torch.rand(1, 2, 4, encoder.width)
+    one, other = (
+        build_matcher([u], u.labels.unsqueeze(0), InversionConfig(), CPU, torch.float32).value_and_grad(x)
+        for u in (update, scaled)
+    )
+    torch.testing.assert_close(other, one, rtol=1e-3, atol=1e-5)
+
+
+def test_an_update_of_usual_norm_or_of_zeros_is_compared_unchanged(make_update: MakeUpdate) -> None:
+    update, _ = make_update(4, hidden=[9, 8])
+    zero = replace(update, update={name: torch.zeros_like(t) for name, t in update.update.items()})
+    assert of_usual_norm(update) is update and of_usual_norm(zero) is zero
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -17,6 +17,7 @@ from lightleak.attacks.gradient_inversion.optimize.chain_options import chain_op
 from lightleak.attacks.gradient_inversion.optimize.labels import (
     DUMMY_ROWS,
     expand_counts,
+    geng_rows,
     plausible_rows,
     require_restorable,
     restore_counts,
@@ -121,10 +122,7 @@ class GradientInversion(RestartedInversion[InversionConfig]):
             return update.labels.cpu()
         draws = generator(seed, "labels")
         encoder = TableEncoder.of(update)
-        if self.config.labels == "bias":
-            dummy = plausible_rows(encoder, DUMMY_ROWS, draws)
-        else:
-            dummy = torch.randn(DUMMY_ROWS, encoder.width, generator=draws)
         network, method = client_network(update), self.config.labels
+        dummy = plausible_rows(encoder, DUMMY_ROWS, draws) if method == "bias" else geng_rows(encoder, draws)
         counts = restore_counts(network, update.parameters, update.buffers, update.update, n, dummy, method)
         return expand_counts(round_counts(counts, n))

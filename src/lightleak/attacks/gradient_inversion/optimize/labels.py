@@ -70,7 +70,7 @@ def restore_counts(
         buffers: its buffers by name; those left out are the network's own. None is changed.
         gradient: gradient of the mean loss by name.
         n_rows: rows behind the update.
-        dummy: rows ``[k, d]`` to average over: Gaussian noise for ``geng``, plausible rows for ``bias``.
+        dummy: rows ``[k, d]`` to average over: `geng_rows` for ``geng``, `plausible_rows` for ``bias``.
         method: ``geng`` or ``bias``.
 
     Raises:
@@ -110,6 +110,17 @@ def last_layer_statistics(
 
 def _double(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: t.double() if t.is_floating_point() else t.clone() for name, t in tensors.items()}
+
+
+def geng_rows(encoder: TableEncoder, draws: torch.Generator) -> Tensor:
+    """Dummy rows ``[DUMMY_ROWS, d]`` for Geng's formula.
+
+    Standard normal, as in TabLeak's implementation, where every feature is standardized. In any other encoding such
+    noise is unlike the client's rows, and so is the mean sum of the last layer's input: `plausible_rows` instead.
+    """
+    if encoder.encoding == "standardized":
+        return torch.randn(DUMMY_ROWS, encoder.width, generator=draws)
+    return plausible_rows(encoder, DUMMY_ROWS, draws)
 
 
 def plausible_rows(encoder: TableEncoder, n: int, draws: torch.Generator) -> Tensor:

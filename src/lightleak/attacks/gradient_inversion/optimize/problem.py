@@ -1,6 +1,8 @@
 """From observations to a matching problem: stacked tensors and the matcher for the client's network."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -19,6 +21,21 @@ from lightleak.targets.spec import NetworkSpec
 
 LIVE_COPIES = 12
 """Tensors of the size of a candidate's gradient or rows alive at once in a step; see `benchmarks/inversion.py`."""
+
+
+USUAL_NORMS = (1e-12, 1e12)
+"""Norms of an update whose elements may be squared in float32, the small ones among them included."""
+
+
+def of_usual_norm(update: ClientUpdate, scale: float = 1.0) -> ClientUpdate:
+    """Divide an update by the norm of ``scale`` times it where that is beyond `USUAL_NORMS`; its cosines stay the same.
+
+    An update of zeros or of infinite norm is returned unchanged.
+    """
+    norm = abs(scale) * math.sqrt(sum(float(t.double().square().sum()) for t in update.update.values()))
+    if norm == 0 or not math.isfinite(norm) or USUAL_NORMS[0] <= norm <= USUAL_NORMS[1]:
+        return update
+    return replace(update, update={name: (t.double() / norm).to(t.dtype) for name, t in update.update.items()})
 
 
 def build_matcher(
@@ -41,6 +58,8 @@ def build_matcher(
         straight_through: derivative of a plain ReLU network's masks.
         whitening: comparison of a plain ReLU network's gradients, in place of the objective.
     """
+    if config.objective == "cosine":
+        updates = [of_usual_norm(update) for update in updates]
 
     def stacked(which: str, name: str) -> Tensor:
         values = torch.stack([getattr(update, which)[name] for update in updates]).to(device)

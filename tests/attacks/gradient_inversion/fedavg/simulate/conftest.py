@@ -10,7 +10,7 @@ import torch
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import generator
-from lightleak.data.encoder import TableEncoder
+from lightleak.data.encoder import Encoding, TableEncoder
 from lightleak.data.image_scale import ImageScale
 from lightleak.data.table import Table
 from lightleak.protocols.client_training import LocalTraining
@@ -22,9 +22,8 @@ MakeFedAvg = Callable[..., tuple[ClientUpdate, GroundTruth]]
 
 
 @pytest.fixture(scope="session")
-def make_fedavg(table: Table, encoder: TableEncoder) -> MakeFedAvg:
+def make_fedavg(table: Table) -> MakeFedAvg:
     """A client's FedAvg update on ``n`` random rows, and the truth behind it."""
-    inputs, labels = encoder.encode(table.train), encoder.encode_labels(table.train)
 
     def make(
         n: int = 6,
@@ -34,8 +33,11 @@ def make_fedavg(table: Table, encoder: TableEncoder) -> MakeFedAvg:
         dtype: torch.dtype = torch.float32,
         training: LocalTraining = TWO_EPOCHS,
         facts: dict[str, Any] | None = None,
+        encoding: Encoding = "standardized",
         **options: Any,
     ) -> tuple[ClientUpdate, GroundTruth]:
+        encoder = TableEncoder(table.schema, encoding).fit(table.train)
+        inputs, labels = encoder.encode(table.train), encoder.encode_labels(table.train)
         rows = torch.randperm(len(inputs), generator=generator(seed, "rows"))[:n]
         spec = NetworkSpec(network, 2, encoder.layout, options)
         update, truth = client_update(

@@ -9,8 +9,10 @@ import pytest
 import torch
 
 from lightleak.attacks import ATTACKS
+from lightleak.attacks.gradient_inversion.fedavg.simulate import attack as attack_module
 from lightleak.attacks.gradient_inversion.fedavg.simulate.attack import FedAvgInversion
 from lightleak.attacks.gradient_inversion.fedavg.simulate.config import FedAvgConfig
+from lightleak.attacks.gradient_inversion.fedavg.simulate.label_counts import restore_whole_counts
 from lightleak.attacks.gradient_inversion.fedavg.simulate.label_split import shared_positions
 from lightleak.attacks.gradient_inversion.fedavg.simulate.problem import (
     bytes_per_candidate,
@@ -22,6 +24,7 @@ from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.image_similarity import matched_psnr
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
+from lightleak.data.encoder import TableEncoder
 from lightleak.data.image_scale import ImageScale
 from lightleak.protocols.client_training import LocalTraining
 from lightleak.protocols.fedavg import aggregate_updates
@@ -126,6 +129,30 @@ def test_labels_are_restored(make_fedavg: MakeFedAvg, labels: str) -> None:
     assert len(found.labels) == 6 and found.threat_model.labels == "restored"
 
 
+@pytest.mark.parametrize("encoding", ["onehot", "minmax", "quantile"])
+def test_labels_are_restored_by_dummy_rows_from_where_rows_lie(
+    make_fedavg: MakeFedAvg, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    update, _ = make_fedavg(6, share_labels="none", encoding=encoding, hidden=[20])
+    seen = []
+
+    def spy(update: ClientUpdate, steps: int, dummy: torch.Tensor, method: Any) -> torch.Tensor:
+        seen.append(dummy)
+        return restore_whole_counts(update, steps, dummy, method)
+
+    monkeypatch.setattr(attack_module, "restore_whole_counts", spy)
+    ATTACKS.get("tableak_fedavg")(labels="interpolated", **SHORT).run(update, 0)
+    lower, upper = TableEncoder.of(update).encoded_bounds()
+    (dummy,) = seen
+    assert ((dummy >= lower - 1e-5) & (dummy <= upper + 1e-5)).all()
+
+
+def test_images_without_labels_are_attacked(make_images: MakeFedAvg) -> None:
+    update, _ = make_images()
+    found = ATTACKS.get("fedavg_prior")(labels="interpolated", **SHORT).run(replace(update, labels=None), 0)
+    assert len(found.labels) == 4 and found.threat_model.labels == "restored"
+
+
 def test_a_network_without_a_closed_form_is_attacked_too(make_fedavg: MakeFedAvg) -> None:
     update, _ = make_fedavg(6, network="resnet", training=LocalTraining(2, 3, 0.05))
     found = ATTACKS.get("tableak_fedavg")(steps=2, restarts=2).run(update, 0)
@@ -150,6 +177,14 @@ def test_images_come_back(make_images: MakeFedAvg) -> None:
         return float(matched_psnr(scale.decode(rows).flatten(1), scale.decode(truth.inputs).flatten(1)).mean())
 
     assert quality(found.encoded) > quality(before) + 5
+
+
+@pytest.mark.parametrize("factor", [1e-25, 1e25])
+def test_the_cosine_does_not_depend_on_the_scale_of_an_update(make_fedavg: MakeFedAvg, factor: float) -> None:
+    update, _ = make_fedavg(4, hidden=[9])
+    scaled = replace(update, update={name: (t.double() * factor).float() for name, t in update.update.items()})
+    attack = ATTACKS.get("tableak_fedavg")(**SHORT, restarts=2)
+    assert attack.run(scaled, 1).loss == pytest.approx(attack.run(update, 1).loss, rel=1e-3)
 
 
 def test_memory_is_bounded_by_segments(make_fedavg: MakeFedAvg) -> None:

@@ -30,7 +30,12 @@ from lightleak.attacks.gradient_inversion.fedavg.simulate.schedule import Schedu
 from lightleak.attacks.gradient_inversion.network.checks import require_fit
 from lightleak.attacks.gradient_inversion.network.client import client_network
 from lightleak.attacks.gradient_inversion.optimize.chain_options import require_options
-from lightleak.attacks.gradient_inversion.optimize.labels import DUMMY_ROWS, expand_counts, require_restorable
+from lightleak.attacks.gradient_inversion.optimize.labels import (
+    DUMMY_ROWS,
+    expand_counts,
+    geng_rows,
+    require_restorable,
+)
 from lightleak.attacks.gradient_inversion.optimize.pooling import match_epochs
 from lightleak.attacks.gradient_inversion.optimize.reach import require_reach
 from lightleak.attacks.gradient_inversion.optimize.shell import Posed, RestartedInversion
@@ -40,6 +45,7 @@ from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.seeds import generator
 from lightleak.core.threat_model import ThreatModel
+from lightleak.data.encoder import TableEncoder
 from lightleak.data.image_scale import is_image_state
 from lightleak.targets.spec import NetworkSpec
 
@@ -201,6 +207,8 @@ class FedAvgInversion(RestartedInversion[FedAvgConfig]):
     def _restored(self, update: ClientUpdate, draws: torch.Generator) -> Tensor:
         steps, method = total_steps(self.name, update.facts), self.config.labels
         assert method != "true"  # the caller
-        width = NetworkSpec.from_dict(update.network).layout.width
-        dummy = torch.randn(DUMMY_ROWS, width, generator=draws)
+        if is_image_state(update.encoder):
+            dummy = torch.randn(DUMMY_ROWS, NetworkSpec.from_dict(update.network).layout.width, generator=draws)
+        else:
+            dummy = geng_rows(TableEncoder.of(update), draws)
         return expand_counts(restore_whole_counts(update, steps, dummy, method))

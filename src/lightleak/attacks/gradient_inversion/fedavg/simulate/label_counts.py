@@ -55,7 +55,7 @@ def restore_fedavg_counts(
         n_rows: rows behind the update, of all its clients.
         learning_rate: of the local SGD (eta).
         local_steps: optimizer steps of a client (U).
-        dummy: rows ``[k, d]`` of Gaussian noise.
+        dummy: rows ``[k, d]`` to average over: `geng_rows`, or Gaussian noise for images.
         method: where the statistics are taken.
         momentum: of the local SGD.
         weight_decay: of the local SGD.
@@ -86,7 +86,7 @@ def restore_whole_counts(update: ClientUpdate, local_steps: int, dummy: Tensor, 
     Args:
         update: a weight update that says its learning rate.
         local_steps: see `restore_fedavg_counts`, as ``method``; errors likewise.
-        dummy: rows of Gaussian noise, on the device that computes.
+        dummy: see `restore_fedavg_counts`; on the device that computes.
         method: where the statistics are taken.
     """
     facts, network = update.facts, client_network(update).to(dummy.device)

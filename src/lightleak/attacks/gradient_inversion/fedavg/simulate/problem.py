@@ -17,7 +17,7 @@ from lightleak.attacks.gradient_inversion.fedavg.simulate.update_matcher import 
 from lightleak.attacks.gradient_inversion.network.client import client_network
 from lightleak.attacks.gradient_inversion.optimize.chain_options import chain_options
 from lightleak.attacks.gradient_inversion.optimize.objective import OBJECTIVES, layered_error
-from lightleak.attacks.gradient_inversion.optimize.problem import LIVE_COPIES
+from lightleak.attacks.gradient_inversion.optimize.problem import LIVE_COPIES, of_usual_norm
 from lightleak.core.observations import ClientUpdate
 from lightleak.targets.spec import NetworkSpec
 
@@ -77,6 +77,8 @@ def build_update_matcher(
     scale = 1 / (facts.learning_rate if config.published_objective else schedule.total_rate)
     options = chain_options(updates, config, device, dtype, -scale)
     straight = options.straight_through
+    if config.objective == "cosine" and not config.published_objective:
+        updates = [of_usual_norm(update, scale) for update in updates]
     sgd, segment = LocalSGD(facts.momentum, facts.weight_decay), segment_length(updates[0], config)
 
     def training(restarts: int) -> SimulatedTraining:
