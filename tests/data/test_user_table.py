@@ -336,3 +336,10 @@ def test_the_line_of_column_names_is_read_as_text(tmp_path: Path, header: str, n
     rows = [f"{20 + i % 9}{separator}{i % 7}{separator}{'no' if i % 2 else 'yes'}" for i in range(60)]
     (tmp_path / "t.csv").write_text("\n".join([header, *rows]))
     assert load_table(tmp_path / "t.csv", "ill").schema.names == names
+
+
+def test_bounds_that_no_schema_declares_are_those_of_all_rows() -> None:
+    frame = pd.DataFrame({"age": range(20, 60), "sex": ["f", "m"] * 20, "ill": ["no", "yes"] * 20})
+    table = load_table(frame, label="ill")
+    assert table.seen_bounds == ("age",)
+    assert load_table(frame, label="ill", schema=table.schema).seen_bounds == ()

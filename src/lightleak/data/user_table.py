@@ -102,6 +102,7 @@ def load_table(
     codes = {*possible_codes(frame, schema), *spelling.padded}
     return replace(
         table,
+        seen_bounds=tuple(column.name for column in schema.columns if column.is_numerical),
         possible_codes=tuple(column for column in schema.names if column in codes),
         possible_identifiers=possible_identifiers(frame, schema),
     )
