@@ -89,6 +89,7 @@ AUDIT = ("audit", "config.yaml", "--output", "new")
         (["--verbose"], "the following arguments are required: command"),
         (["audit"], "audit needs either a config or --resume DIR"),
         (["audit", "--plan"], "audit needs either a config or --resume DIR"),
+        (["reproduce", "tableak-table7", "--budget", "8"], "--budget is for --all"),
         (["audit", "missing.yaml"], "config missing.yaml does not exist"),
         (["audit", "."], "config . does not exist or is no file"),
         ([*AUDIT, "--trainig.epochs", "1"], "trainig"),

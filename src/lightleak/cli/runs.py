@@ -108,6 +108,8 @@ def reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, command
         run_every_table(parsed.all, folder, where, budget, selection, console)
         console.print(f"status: {folder / 'status.html'}", soft_wrap=True)
         return
+    if parsed.budget is not None:
+        raise UsageError("--budget is for --all; one table takes --batches or --seeds")
     if parsed.plan:
         describe_reproduction(parsed.name, selection, parsed.device, parsed.workers, console)
         return

@@ -4,6 +4,7 @@ And the one dumper, whose text the loader reads back.
 """
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,16 @@ def yaml_of(value: Any, **layout: Any) -> str:
     """
     text: Any = yaml.dump(value, Dumper=_Dumper, sort_keys=False, **layout)
     return str(text)
+
+
+def config_line(key: str, names: Sequence[str]) -> str:
+    """Return the line of a config that lists names under a key.
+
+    >>> config_line("data.drop", ["seen", "Unnamed: 0"])
+    "data.drop: [seen, 'Unnamed: 0']"
+    """
+    listed = yaml_of(list(names), default_flow_style=True, width=float("inf"), allow_unicode=True)
+    return f"{key}: {listed.strip()}"
 
 
 def _check_size(size: int) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from lightleak.core.yaml_text import yaml_of
+from lightleak.core.yaml_text import config_line
 from lightleak.data.schema import ColumnKind, TableSchema
 
 MOST_CODES = 30
@@ -77,20 +77,10 @@ def column_notices(codes: Sequence[str], identifiers: Sequence[str] = ()) -> lis
     ['Whole numbers that may be codes: SEX, EDUCATION. If so, write data.categorical: [SEX, EDUCATION]']
     """
     return [
-        f"Whole numbers that may be {what}: {', '.join(names)}. If so, write {in_config(key, names)}"
+        f"Whole numbers that may be {what}: {', '.join(names)}. If so, write {config_line(key, names)}"
         for what, names, key in (("codes", codes, "data.categorical"), ("identifiers", identifiers, "data.drop"))
         if names
     ]
-
-
-def in_config(key: str, names: Sequence[str]) -> str:
-    """Return the line of a config that lists columns under a key.
-
-    >>> in_config("data.drop", ["seen", "Unnamed: 0"])
-    "data.drop: [seen, 'Unnamed: 0']"
-    """
-    listed = yaml_of(list(names), default_flow_style=True, width=float("inf"), allow_unicode=True)
-    return f"{key}: {listed.strip()}"
 
 
 def _may_identify(name: str, cells: pd.Series) -> bool:

@@ -9,8 +9,8 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
+from lightleak.core.yaml_text import config_line
 from lightleak.data.cells import MAX_INFERRED_CATEGORIES, category_strings, nested_kind, stray_words
-from lightleak.data.codes import in_config
 
 _MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 DATE = re.compile(
@@ -161,7 +161,7 @@ def problem_report(title: str, problems: Sequence[ColumnProblem]) -> str:
     dropped = [problem.column for problem in problems if problem.drops]
     yaml, python = [], []
     if dropped:
-        yaml.append(in_config("data.drop", dropped))
+        yaml.append(config_line("data.drop", dropped))
         python.append(f"drop={dropped!r}")
     if any(problem.fills for problem in problems):
         yaml.append("data.missing: impute")
@@ -190,7 +190,7 @@ def _problem(cells: pd.Series, fills: bool, words: Sequence[str], is_category: b
         if not is_category and len(stray := stray_words(present)):
             listed = ", ".join(f"{word!r} ({n} cell{'s' * (n > 1)})" for word, n in stray.head(SHOWN).items())
             more = f" and {len(stray) - SHOWN} more" if len(stray) > SHOWN else ""
-            fix = f"empty these cells, or, if all are codes, write {in_config('data.categorical', [name])}"
+            fix = f"empty these cells, or, if all are codes, write {config_line('data.categorical', [name])}"
             return ColumnProblem(name, f"holds numbers, but for: {listed}{more}", fix)
         distinct = category_strings(present).nunique()
         if distinct > MAX_INFERRED_CATEGORIES:
@@ -228,7 +228,7 @@ def read_as_missing(words: Sequence[str]) -> str:
 
 
 def _keep(name: str, words: Sequence[str]) -> str:
-    kept = f"; to keep {', '.join(map(repr, words))} as a category, write {in_config('data.categorical', [name])}"
+    kept = f"; to keep {', '.join(map(repr, words))} as a category, write {config_line('data.categorical', [name])}"
     return kept if words else ""
 
 

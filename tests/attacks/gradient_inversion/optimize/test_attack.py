@@ -251,3 +251,13 @@ def test_unequal_micro_batches_are_refused(make_update: MakeUpdate, name: str) -
     accumulated = replace(update, facts=replace(update.facts, batch_size=2))
     with pytest.raises(ObservationError, match="accumulates 3 rows in batches of 2, the last of which has 1"):
         ATTACKS.get(name)().check(accumulated)
+
+
+def test_micro_batches_with_normalization_of_their_own_are_refused(make_update: MakeUpdate) -> None:
+    update, _ = make_update(4, hidden=[9, 8], norm="batch")
+    accumulated = replace(update, facts=replace(update.facts, batch_size=2))
+    with pytest.raises(ObservationError, match="BatchNorm normalized together; this gradient accumulates 4 rows"):
+        ATTACKS.get("tableak")().check(accumulated)
+    ATTACKS.get("tableak")().check(update)
+    plain, _ = make_update(4, hidden=[9, 8])
+    ATTACKS.get("tableak")().check(replace(plain, facts=replace(plain.facts, batch_size=2)))

@@ -46,6 +46,20 @@ def require_even_batches(name: str, update: ClientUpdate) -> None:
         )
 
 
+def require_one_normalization(name: str, update: ClientUpdate, network: nn.Module) -> None:
+    """Refuse a gradient accumulated over batches that BatchNorm normalized each by itself.
+
+    Raises:
+        ObservationError: it is one.
+    """
+    facts = update.facts
+    if update.training_mode and facts.batch_size and facts.n_rows > facts.batch_size and batch_norms(network):
+        raise ObservationError(
+            f"{name} needs rows that BatchNorm normalized together; this gradient accumulates {facts.n_rows} rows in "
+            f"batches of {facts.batch_size}"
+        )
+
+
 def require_fit(update: ClientUpdate, network: nn.Module, combines_releases: bool = False) -> None:
     """Hold an update against the network it names, so that no attack fails in the middle of its work.
 

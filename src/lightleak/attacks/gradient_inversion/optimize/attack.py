@@ -11,6 +11,7 @@ from lightleak.attacks.gradient_inversion.network.checks import (
     require_even_batches,
     require_fit,
     require_one_gradient,
+    require_one_normalization,
 )
 from lightleak.attacks.gradient_inversion.network.client import client_network, relu_chain
 from lightleak.attacks.gradient_inversion.optimize.chain_options import chain_options, require_options
@@ -58,8 +59,8 @@ class GradientInversion(RestartedInversion[InversionConfig]):
         """Refuse updates this attack has no meaning for.
 
         Raises:
-            ObservationError: a weight delta or an aggregate, unequal micro-batches, labels or BatchNorm statistics that
-                were not shared, or tensors that do not fit the network.
+            ObservationError: a weight delta or an aggregate, unequal micro-batches or some with BatchNorm, labels or
+                BatchNorm statistics that were not shared, or tensors that do not fit the network.
             UnsupportedError: a loss other than cross-entropy, labels that cannot be restored from this network,
                 a precision that its derivative cannot be taken in, or a derivative that does not reach every column
                 (`require_reach`).
@@ -78,6 +79,7 @@ class GradientInversion(RestartedInversion[InversionConfig]):
             raise UnsupportedError(f"{self.name} reconstructs rows of a table; this update is on images")
         network = client_network(update)
         require_fit(update, network)
+        require_one_normalization(self.name, update, network)
         if config.precision == "bfloat16" and (relu_chain(network) is None or config.l2_prior > 0):
             raise UnsupportedError(
                 f"{self.name}: precision 'bfloat16' is for plain ReLU networks without l2_prior, whose derivative is "
