@@ -67,7 +67,6 @@ class GradientInversion(RestartedInversion[InversionConfig]):
         """
         facts, config = update.facts, self.config
         require_one_gradient(self.name, update)
-        require_even_batches(self.name, update)
         if facts.loss != "cross_entropy":
             raise UnsupportedError(f"{self.name} needs the loss 'cross_entropy', got {facts.loss!r}")
         if config.labels == "true" and update.labels is None:
@@ -77,6 +76,7 @@ class GradientInversion(RestartedInversion[InversionConfig]):
             )
         if is_image_state(update.encoder):
             raise UnsupportedError(f"{self.name} reconstructs rows of a table; this update is on images")
+        require_even_batches(self.name, update)
         network = client_network(update)
         require_fit(update, network)
         require_one_normalization(self.name, update, network)
