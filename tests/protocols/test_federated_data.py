@@ -52,8 +52,9 @@ def test_who_is_drawn_depends_on_seed_and_round_alone() -> None:
 def test_the_rounds_of_the_client_that_is_drawn_most_are_counted() -> None:
     federation = data(clients_per_round=3)
     drawn_often = torch.tensor([client for clients in drawn(federation, 9) for client in clients]).bincount()
-    assert federation.most_rounds_of_a_client(9) == int(drawn_often.max())
-    assert federation.most_rounds_of_a_client(0) == 0
+    sampler = RoundSampler(len(federation.partition), federation.n_sampled, federation.seed)
+    assert sampler.most_rounds_of_a_client(9) == int(drawn_often.max())
+    assert sampler.most_rounds_of_a_client(0) == 0
 
 
 def test_every_client_is_drawn_equally_often() -> None:

@@ -6,13 +6,13 @@ import lightning
 import torch
 from lightning.pytorch.strategies import Strategy
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from lightleak.core.errors import UsageError
 from lightleak.core.observations import GradientState
 from lightleak.data.encoder import TableEncoder
 from lightleak.defenses.horizontal import HorizontalDefense
 from lightleak.protocols.local_pass import Autocast
+from lightleak.targets.normalization import batch_norms
 from lightleak.targets.own_check import require_trained
 from lightleak.targets.spec import NetworkSpec, build_network
 
@@ -89,7 +89,7 @@ def check_statistics(trainer: lightning.Trainer, network: nn.Module, share_stati
     Raises:
         UsageError: with accumulation each micro-batch has its own.
     """
-    normalized = any(isinstance(layer, _BatchNorm) for layer in network.modules())
+    normalized = bool(batch_norms(network))
     if share_statistics and normalized and trainer.accumulate_grad_batches > 1:
         raise UsageError(
             f"share_statistics needs accumulate_grad_batches=1, got {trainer.accumulate_grad_batches}: accumulated "

@@ -3,13 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from torch.nn.modules.batchnorm import _BatchNorm
-
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.stored import read_json
 from lightleak.defenses.horizontal.dp_sgd import DPSGD
 from lightleak.defenses.horizontal.shipped import FrameworkFilter
 from lightleak.experiments.federation_config import DefenseConfig, ProtocolConfig, defense_of
+from lightleak.targets.normalization import batch_norms
 from lightleak.targets.spec import NetworkSpec, build_network
 
 PRIVACY = ("epsilon", "release_epsilon", "delta")
@@ -87,7 +86,7 @@ def release_facts(config: DefenseConfig, spec: NetworkSpec, shares_statistics: b
     if not isinstance(defense, FrameworkFilter) or config.point == "steps":
         return {}
     network = build_network(spec, seed=0)
-    if shares_statistics and any(isinstance(layer, _BatchNorm) for layer in network.modules()):
+    if shares_statistics and batch_norms(network):
         return {}
     return defense.release_privacy(sum(p.numel() for p in network.parameters()))
 

@@ -108,10 +108,6 @@ class FederatedData(lightning.LightningDataModule):
         """Numbers of a client's rows in the training part of the table, LongTensor ``[n]``."""
         return self._numbers[self.partition[client]]
 
-    def most_rounds_of_a_client(self, rounds: int) -> int:
-        """See `RoundSampler.most_rounds_of_a_client`."""
-        return RoundSampler(len(self.partition), self.n_sampled, self.seed).most_rounds_of_a_client(rounds)
-
     def train_dataloader(self) -> DataLoader[list[ClientRows]]:
         """One batch per round."""
         sampler = RoundSampler(len(self.partition), self.n_sampled, self.seed)

@@ -90,7 +90,7 @@ def run_every_table(
 
 
 def _is_enough(before: TableStatus, budget: float, asked: str) -> bool:
-    """Return whether a table was run as it is asked for now, within at least this budget, and in whole."""
+    """Return whether a table was run with this selection, within at least this budget, and in whole."""
     is_asked = before.state == "run" and before.asked in (None, asked)
     return is_asked and (before.budget or 0.0) >= budget and not any(one.startswith(LEFT_OUT) for one in before.notes)
 

@@ -127,7 +127,7 @@ def frozen_statistics(network: nn.Module) -> Iterator[None]:
 
     Needed where an attack differentiates by plain autograd; inside ``torch.func`` transforms it is so already.
     """
-    layers = [layer for _, layer in _batch_norms(network)]
+    layers = [layer for _, layer in batch_norms(network)]
     before = [layer.track_running_stats for layer in layers]
     try:
         for layer in layers:
@@ -158,7 +158,7 @@ def record_statistics(network: nn.Module) -> Iterator[dict[str, BatchStatistics]
 
         return record
 
-    handles = [layer.register_forward_pre_hook(recorder(name)) for name, layer in _batch_norms(network)]
+    handles = [layer.register_forward_pre_hook(recorder(name)) for name, layer in batch_norms(network)]
     try:
         yield statistics
     finally:
@@ -166,7 +166,8 @@ def record_statistics(network: nn.Module) -> Iterator[dict[str, BatchStatistics]
             handle.remove()
 
 
-def _batch_norms(network: nn.Module) -> list[tuple[str, _BatchNorm]]:
+def batch_norms(network: nn.Module) -> list[tuple[str, _BatchNorm]]:
+    """BatchNorm layers of any dimension, with their names."""
     return [(name, layer) for name, layer in network.named_modules() if isinstance(layer, _BatchNorm)]
 
 

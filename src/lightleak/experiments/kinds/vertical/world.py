@@ -118,7 +118,7 @@ def draw_auxiliary(world: World, wanted: Property, settings: AuxiliaryConfig, se
 
     Raises:
         DataError: no training row, or no row to take in its place, has the property, or all have it.
-        UsageError: more auxiliary rows than training rows, or no test row left beside the foreign ones.
+        UsageError: more auxiliary rows than training rows, or foreign ones that leave no test row.
     """
     draw = numpy_generator(seed, "auxiliary", str(wanted))
     require_at_most("auxiliary.size", settings.size, len(world.train.ids), "training rows")
