@@ -1,6 +1,7 @@
 """Every table within a budget: what is run, taken over, left out and resumed, and the status page."""
 
 import io
+import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -202,6 +203,30 @@ def test_a_table_of_which_all_was_run_before_says_where_that_was(tmp_path: Path,
     assert whole.device == "cpu" and "2 attacks were taken over from runs on a card" in whole.notes
 
 
+@pytest.mark.parametrize("changed", ["data", "version", "version of a later session"])
+def test_attacks_on_other_data_or_by_another_version_are_not_taken_over(
+    tmp_path: Path, silent: Console, attacked: list[str], monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    name = COMMON["dataset"]
+    monkeypatch.setattr(reproduce, "WHOLE", {name: "whole.csv"})
+    asked = Selection(batches=2, attacks=("tableak",))
+    with monkeypatch.context() as files:
+        if changed == "data":
+            files.setattr(reproduce, "replaced_by", lambda dataset, folder: f"{dataset} (part of its rows)")
+        run_every_table("tableak-made1", tmp_path, HERE, 1.0, asked, silent)
+    environment = tmp_path / "tableak-made1" / "environment.json"
+    made = json.loads(environment.read_text())
+    if changed == "version":
+        made["packages"]["lightleak"] = "0.0.1"
+    elif changed != "data":
+        made["sessions"].append({**made["sessions"][0], "differs": {"packages.lightleak": ["0.1.0", "0.2.0"]}})
+    environment.write_text(json.dumps(made))
+    del attacked[:]
+    run_every_table("tableak-made2", tmp_path, HERE, 1.0, asked, silent)
+    assert len(attacked) == 2
+    assert not (tmp_path / "tableak-made2" / "taken-over.json").exists()
+
+
 def test_a_table_of_which_nothing_fits_the_budget_says_so(
     tmp_path: Path, silent: Console, at_a_cost: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,7 +284,7 @@ def in_order(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module.time, "monotonic", lambda: clock[0])
-        budget = module._Budget(Recorder(), 30.0, Path("no such folder"), first)
+        budget = module._Budget(Recorder(), 30.0, Path("no such folder"), first, {})
         begun = [budget.within(share).run(packs, Path("no such folder")) for share in shares]
         return [done.pack.ids[0] for stage in begun for done in stage]
 
@@ -280,7 +305,7 @@ def test_our_strongest_attack_begins_within_a_third_of_the_time_of_a_table_in_pa
 
 def test_a_search_gets_its_share_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module.time, "monotonic", lambda: 0.0)
-    budget = module._Budget(LocalEngine(CPU), 30.0, tmp_path, frozenset())
+    budget = module._Budget(LocalEngine(CPU), 30.0, tmp_path, frozenset(), {})
     table = PriorSearch(replace(TABLES["tableak-made1"], run="tableak.prior_search.PriorSearch"), Selection())
     shares = [stage.share for stage in table.stages()]
     assert [budget.within(share)._end for share in shares] == [10.0, 30.0]

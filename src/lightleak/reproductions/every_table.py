@@ -16,17 +16,26 @@ from rich.console import Console
 from lightleak.core.errors import LightLeakError, UsageError, close_match
 from lightleak.core.private_files import private_files
 from lightleak.core.records import to_json
+from lightleak.core.stored import read_json
 from lightleak.data.sources import DATA_DIR_VARIABLE, data_root
 from lightleak.experiments.campaign import UpdatePack, pack_name
 from lightleak.experiments.engine import Engine, Watch, open_engine
 from lightleak.experiments.environment import FILE as ENVIRONMENT_FILE
+from lightleak.experiments.installed import installed_version
 from lightleak.experiments.pack import Files, Finished, Pack
 from lightleak.experiments.probe import Cost
 from lightleak.experiments.settings import RunConfig
 from lightleak.experiments.unit import Unit, unit_file, write_whole
 from lightleak.reproductions.comparison import chance_of_agreement
 from lightleak.reproductions.paper.values import PaperTable, load_paper_table, paper_tables
-from lightleak.reproductions.reproduce import probe_stages, reproduction_of, run_reproduction
+from lightleak.reproductions.reproduce import (
+    MEASURED_ON,
+    RUN_FILE,
+    data_at_hand,
+    probe_stages,
+    reproduction_of,
+    run_reproduction,
+)
 from lightleak.reproductions.reproduction import STRETCH, Reproduction
 from lightleak.reproductions.settings import Selection
 from lightleak.reproductions.status import AS_PUBLISHED, STATUS_FILE, Status, TableStatus, write_status_page
@@ -49,7 +58,7 @@ def run_every_table(
     How often a table's cells are measured follows from its budget and short probes (`Reproduction.afforded`), unless
     the selection says how often (`Reproduction.asked`). A table too expensive for its budget is measured in part
     (`run_table`). Each is run into a folder of its own; attacks that an earlier table has run with the same settings on
-    the same batches are taken from there. Tables that have been run with the same selection and the same or a larger
+    the same batches of the same data are taken from there. Tables that have been run with the same selection and the same or a larger
     budget are not run again, unless a part of them failed. What an earlier command has measured is kept where a later
     one cannot be run.
 
@@ -140,7 +149,8 @@ def run_table(
         place = folder / line_name(table.name, selection)
         command = command_of(table.name, chosen)
         first = frozenset(reproduction.strongest.values()) if beyond else None
-        within = _Budget(engine, time.monotonic() + STRETCH * 60 * budget / engine.slots, folder, first)
+        end, data = time.monotonic() + STRETCH * 60 * budget / engine.slots, data_at_hand(reproduction)
+        within = _Budget(engine, end, folder, first, data)
         compared, _ = run_reproduction(table.name, chosen, place, within, shlex.split(command), console.quiet)
     except LightLeakError as error:
         return status(state="not run", why=str(error).partition("\n")[0], seconds=time.monotonic() - began)
@@ -279,16 +289,21 @@ class _Budget(Engine):
         pool: folder of all tables.
         first: of a table in part: attacks that are begun before all others, those on few rows first, until
             `STRONGEST_SHARE` of the time is over; then the packs that take least. None: the order given.
+        data: what datasets are measured on, see `data_at_hand`; runs on other data are not taken over.
 
     Attributes:
         seen: what became of the packs.
     """
 
-    def __init__(self, engine: Engine, end: float, pool: Path, first: frozenset[str] | None = None) -> None:
+    def __init__(
+        self, engine: Engine, end: float, pool: Path, first: frozenset[str] | None, data: Mapping[str, str]
+    ) -> None:
         self.device, self._engine, self._end, self._pool, self._first = engine.device, engine, end, pool, first
-        self.seen = _Seen()
+        self._data, self.seen = data, _Seen()
         self._known: dict[str, tuple[Path, str]] = {}
         for folder in sorted(pool.glob("*/units")):
+            if not _is_measured_alike(folder.parent, data):
+                continue
             file = folder.parent / TAKEN_OVER
             taken = json.loads(file.read_text()) if file.is_file() else {}
             for unit in folder.glob("*.json"):
@@ -301,7 +316,7 @@ class _Budget(Engine):
 
     def within(self, share: float) -> Engine:
         """See `Engine.within`."""
-        limited = _Budget(self._engine, self._after(share), self._pool, self._first)
+        limited = _Budget(self._engine, self._after(share), self._pool, self._first, self._data)
         limited.seen = self.seen
         return limited
 
@@ -359,6 +374,17 @@ class _Budget(Engine):
 
     def close(self) -> None:
         """Leave the workers to the engine."""
+
+
+def _is_measured_alike(folder: Path, data: Mapping[str, str]) -> bool:
+    """Return whether a table was measured on these data, where they are replaced, and by this version of lightleak."""
+    run, environment = folder / RUN_FILE, folder / ENVIRONMENT_FILE
+    if not (run.is_file() and environment.is_file()):
+        return False
+    on, made = read_json(run).get(MEASURED_ON, {}), read_json(environment)
+    later = (session["differs"].get("packages.lightleak") for session in made["sessions"])
+    versions = {made["packages"].get("lightleak"), *(version for _, version in filter(None, later))}
+    return versions == {installed_version("lightleak")} and all(on.get(name, of) == of for name, of in data.items())
 
 
 def _is_of(unit: Unit, row: Mapping[str, Any]) -> bool:

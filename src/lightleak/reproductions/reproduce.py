@@ -5,7 +5,7 @@ With ``--plan``, nothing is run: the cells, settings, units and configs are prin
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -76,7 +76,7 @@ def run_reproduction(
             other files of its data.
     """
     reproduction = reproduction_of(load_paper_table(name), selection, engine.device)
-    with _opened(folder, name, selection, {cell.dataset for cell in reproduction.cells} & {*MADE_ROWS, *WHOLE}):
+    with _opened(folder, name, selection, data_at_hand(reproduction)):
         write_environment(folder, engine.device, command)
         compared, _, notes = run_stages(reproduction, folder, engine, quiet)
     environment = read_json(folder / "environment.json")
@@ -107,18 +107,24 @@ def list_reproductions(console: Console) -> None:
         console.print(f"{table.name:20}{table.title}", soft_wrap=True, highlight=False)
 
 
+def data_at_hand(reproduction: Reproduction) -> dict[str, str]:
+    """Return what datasets of a reproduction are measured on now, of those that are replaced without their files."""
+    replaceable = {cell.dataset for cell in reproduction.cells} & {*MADE_ROWS, *WHOLE}
+    folder = reproduction.selection.data_folder
+    return {str(one): replaced_by(one, folder) or f"{one} (its own rows)" for one in replaceable}
+
+
 @contextmanager
-def _opened(folder: Path, name: str, selection: Selection, replaceable: Collection[str | None]) -> Iterator[None]:
+def _opened(folder: Path, name: str, selection: Selection, here: dict[str, str]) -> Iterator[None]:
     """Create the folder, or check that it holds the same reproduction, perhaps with fewer batches or attacks.
 
-    What datasets are measured on is noted, of those that are replaced where their files are missing.
+    What datasets are measured on is noted, see `data_at_hand`.
     """
     wanted: dict[str, Any] = {"name": name, "seeds": list(selection.seeds)}
     if selection.as_published:
         wanted["as_published"] = True
     if selection.iterations is not None:
         wanted["iterations"] = selection.iterations
-    here = {str(one): replaced_by(one, selection.data_folder) or f"{one} (its own rows)" for one in replaceable}
     saved = folder / RUN_FILE
 
     def begin(on: dict[str, str] = here) -> None:
