@@ -456,8 +456,10 @@ def test_captures_are_written_as_they_are_held(encoder: TableEncoder, train: Tra
 def test_a_folder_with_captures_is_refused_unless_resumed(encoder: TableEncoder, train: Train, tmp_path: Path) -> None:
     root, keep = tmp_path / "captures", ModelCheckpoint(tmp_path, save_last=True)
     train([capture(encoder, root=root), keep], enable_checkpointing=True, max_epochs=1)
-    with pytest.raises(UsageError, match=r"captures' holds captures of an earlier training; choose another folder"):
+    with pytest.raises(UsageError, match=r"captures' has 1 of an earlier training \(e000-s000000-r0 .*: choose an"):
         train(capture(encoder, root=root))
+    with pytest.raises(UsageError, match="has 1 of an earlier training"):  # a checkpoint of a training with others
+        train(capture(encoder, root=root, per_epoch=2), ckpt_path=str(tmp_path / "last.ckpt"))
     assert len(list_captures(root)) == 1
     train(capture(encoder, root=root), ckpt_path=str(tmp_path / "last.ckpt"))
     assert len(list_captures(root)) == 2

@@ -221,6 +221,39 @@ def test_a_resumed_run_keeps_count(encoder: TableEncoder, fit: Fit, tmp_path: Pa
     assert all(torch.equal(one.update[name], value) for name, value in other.update.items())
 
 
+def test_a_folder_with_captures_is_refused_unless_resumed(encoder: TableEncoder, fit: Fit, tmp_path: Path) -> None:
+    root, keep = tmp_path / "captures", ModelCheckpoint(tmp_path, save_last=True)
+    first = capture(encoder, root=root)
+    fit([first, keep], trainer={"enable_checkpointing": True, "max_epochs": 1})
+    for callback in (first, capture(encoder, root=root)):
+        with pytest.raises(UsageError, match=r"captures' has 1 of an earlier training \(e000-s000000-r\d to .*: cho"):
+            fit(callback, seed=4)
+    other = capture(encoder, root=root, share_labels="none")  # of which the checkpoint knows nothing
+    with pytest.raises(UsageError, match="has 1 of an earlier training"):
+        fit(other, tmp_path / "last.ckpt")
+    assert len(list_captures(root)) == 1
+    fit(capture(encoder, root=root), tmp_path / "last.ckpt")
+    assert len(list_captures(root)) == 2
+    fit(capture(encoder, root=root, overwrite=True))
+    assert len(list_captures(root)) == 2
+
+
+def test_a_further_fit_of_the_same_trainer_keeps_its_folder(
+    encoder: TableEncoder, fit: Fit, rows: TensorDataset, tmp_path: Path
+) -> None:
+    trainers: list[lightning.Trainer] = []
+
+    class Noting(lightning.Callback):
+        def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+            trainers.append(trainer)
+
+    module = fit([capture(encoder, root=tmp_path / "captures"), Noting()], trainer={"max_epochs": 1})
+    (trainer,) = trainers
+    trainer.fit_loop.max_epochs = 3
+    trainer.fit(module, datamodule=trainer.datamodule)
+    assert [folder.name[:4] for folder in list_captures(tmp_path / "captures")] == ["e000", "e002"]
+
+
 def test_a_client_that_diverges_is_left_out(encoder: TableEncoder, fit: Fit) -> None:
     callback = capture(encoder, rounds=(0,))
     with pytest.warns(UserWarning, match=r"an update of round 0 was not captured: .* must be finite"):

@@ -68,6 +68,17 @@ def test_captures_need_a_place(federation: Any) -> None:
         RoundRecorder(federation().view(), rounds=(0,))
 
 
+def test_a_folder_with_captures_is_refused_unless_overwritten(federation: Any, tmp_path: Path) -> None:
+    made, root = federation(hidden=[4]), tmp_path / "captures"
+    received(RoundRecorder(made.view(), rounds=(0,), root=root), made)
+    with pytest.raises(
+        UsageError, match=r"captures' has 3 of an earlier training \(e000-s000000-r0 to e000-s000000-r2"
+    ):
+        RoundRecorder(made.view(), rounds=(1,), root=root)
+    received(RoundRecorder(made.view(), rounds=(1,), root=root, overwrite=True), made, 1)
+    assert len(find_captures(root)) == 6
+
+
 def test_an_update_that_is_not_finite_is_left_out_and_the_next_is_not(federation: Any) -> None:
     made = federation(hidden=[4])
     before = made.network().state_dict()

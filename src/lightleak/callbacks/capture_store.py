@@ -70,6 +70,20 @@ def destination(root: Path | str | None, keep: bool) -> Path | None:
     return None if root is None else Path(root)
 
 
+def require_unused(root: Path | None) -> None:
+    """Refuse a folder with captures of an earlier training: those of another one would be mixed with them.
+
+    Raises:
+        UsageError: the folder holds captures.
+    """
+    found = [folder.name for folder in list_captures(root)] if root is not None and root.is_dir() else []
+    if found:
+        raise UsageError(
+            f"root must hold no captures when a recording begins; {str(root)!r} has {len(found)} of an earlier "
+            f"training ({found[0]} to {found[-1]}): choose another folder, or overwrite=True"
+        )
+
+
 def load_update(folder: Path) -> ClientUpdate:
     """Read the observation of a capture, and check what it says of network, columns and marginals.
 

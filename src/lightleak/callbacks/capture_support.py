@@ -83,6 +83,11 @@ def check_strategy(strategy: Strategy, processes: int, at: GradientState) -> Non
         )
 
 
+def is_continued(trainer: lightning.Trainer) -> bool:
+    """Whether a further ``fit`` of the same Trainer goes on where its last one ended, in this process."""
+    return trainer.global_step > 0 and trainer.ckpt_path is None
+
+
 def check_statistics(trainer: lightning.Trainer, network: nn.Module, share_statistics: bool) -> None:
     """Refuse to share BatchNorm statistics of a batch that was never normalized as one.
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lightleak.callbacks.capture_schedule import CaptureSchedule
-from lightleak.callbacks.capture_store import Capture, destination, list_captures
+from lightleak.callbacks.capture_store import Capture, destination, require_unused
 from lightleak.callbacks.capture_support import (
     check_optimizer,
     check_statistics,
@@ -19,6 +19,7 @@ from lightleak.callbacks.capture_support import (
     described_defense,
     described_network,
     innermost,
+    is_continued,
     mixed_precision,
 )
 from lightleak.callbacks.step_recorder import StepRecorder
@@ -95,7 +96,7 @@ class GradientCapture(lightning.Callback):
             at: the point of the gradient.
             max_captures: see `CaptureSchedule`; bounds memory and disk.
             overwrite: ``root`` may hold captures as a training begins, and keeps those of other steps. Left out, they
-                are refused unless the training resumes from a checkpoint.
+                are refused unless the training resumes from a checkpoint with the state of this capture.
 
         Raises:
             UsageError: settings that cannot work together, or an encoder that is not fitted.
@@ -115,6 +116,7 @@ class GradientCapture(lightning.Callback):
         self._encoder_state = facts, {name: tensor.cpu().clone() for name, tensor in tensors.items()}
         self._taken, self._epoch, self._taken_in_epoch = 0, -1, 0
         self._epoch_in_order = -1  # the last that was entered at its first batch
+        self._restored = False  # by a checkpoint of a training that was recorded with the same settings
         self._network: nn.Module
         self._called: nn.Module | None = None
         self._spec: NetworkSpec
@@ -137,6 +139,7 @@ class GradientCapture(lightning.Callback):
         """Inverse of `state_dict`."""
         self._taken, self._epoch = state_dict["taken"], state_dict["epoch"]
         self._taken_in_epoch = state_dict["taken_in_epoch"]
+        self._restored = True
 
     def setup(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:
         """Begin anew, and check that this module and Trainer are supported; a checkpoint's count comes afterwards.
@@ -147,7 +150,7 @@ class GradientCapture(lightning.Callback):
         if stage == "fit":
             self.captured = []
             self._taken, self._told_full, self._told_bypassed, self._passed_over = 0, False, False, None
-            self._epoch, self._taken_in_epoch, self._epoch_in_order = -1, 0, -1
+            self._epoch, self._taken_in_epoch, self._epoch_in_order, self._restored = -1, 0, -1, False
             self._network, self._spec = self._describe(pl_module)
             check_trainer(trainer, pl_module, self.at)
             check_statistics(trainer, self._network, self.share_statistics)
@@ -158,9 +161,8 @@ class GradientCapture(lightning.Callback):
         Raises:
             UsageError: an optimizer without such a gradient, or a folder with captures of an earlier training.
         """
-        is_written = self.root is not None and self.root.is_dir() and bool(list_captures(self.root))
-        if is_written and not self.overwrite and not trainer.global_step:  # resumed, it is above 0
-            raise UsageError(f"root {str(self.root)!r} holds captures of an earlier training; choose another folder")
+        if not (self.overwrite or self._restored or is_continued(trainer)):
+            require_unused(self.root)
         optimizer = trainer.optimizers[0]
         check_optimizer(optimizer, self.at, loss_scaled=getattr(trainer.precision_plugin, "scaler", None) is not None)
 

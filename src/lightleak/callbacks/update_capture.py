@@ -9,7 +9,8 @@ from typing import Any
 import lightning
 
 from lightleak.callbacks.capture_schedule import RoundSchedule
-from lightleak.callbacks.capture_store import Capture, destination
+from lightleak.callbacks.capture_store import Capture, destination, require_unused
+from lightleak.callbacks.capture_support import is_continued
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.data.marginals import Marginals
 from lightleak.protocols.aggregate import aggregate_updates
@@ -43,6 +44,7 @@ class UpdateCapture(lightning.Callback):
         clients: Collection[int] = (),
         aggregate: bool = False,
         max_captures: int = 100,
+        overwrite: bool = False,
     ) -> None:
         """Choose what is recorded and what it shares.
 
@@ -58,6 +60,8 @@ class UpdateCapture(lightning.Callback):
             clients: see `RoundSchedule`.
             aggregate: record aggregates instead of single clients.
             max_captures: see `RoundSchedule`.
+            overwrite: ``root`` may hold captures as a training begins, and keeps those of other rounds. Left out, they
+                are refused unless the training resumes from a checkpoint with the state of this capture.
 
         Raises:
             UsageError: settings that cannot work together, or an encoder that is not fitted.
@@ -69,9 +73,10 @@ class UpdateCapture(lightning.Callback):
         self.schedule = RoundSchedule(rounds, per_round, clients, max_captures)
         self.sharing = Sharing(encoder, share_labels, share_buffers, marginals)
         encoder.to_state()  # refuses an encoder that is not fitted
-        self.keep, self.aggregate = keep, aggregate
+        self.keep, self.aggregate, self.overwrite = keep, aggregate, overwrite
         self.captured: list[Capture] = []
         self._taken, self._told_full = 0, False
+        self._restored = False  # by a checkpoint of a training that was recorded with the same settings
 
     @property
     def state_key(self) -> str:
@@ -85,7 +90,7 @@ class UpdateCapture(lightning.Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Inverse of `state_dict`."""
-        self._taken = state_dict["taken"]
+        self._taken, self._restored = state_dict["taken"], True
 
     def setup(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:
         """Begin anew, and check that this module and these settings are supported.
@@ -97,7 +102,7 @@ class UpdateCapture(lightning.Callback):
         if stage != "fit":
             return
         self.captured = []
-        self._taken, self._told_full = 0, False
+        self._taken, self._told_full, self._restored = 0, False, False
         module = _federation(pl_module)
         layout = getattr(self.sharing.encoder, "layout", None)
         assert module.spec is not None  # a federation is always built from a specification
@@ -111,6 +116,15 @@ class UpdateCapture(lightning.Callback):
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         if odd := [client for client in self.schedule.clients if client >= len(data.partition)]:
             raise UsageError(f"clients must be numbers below {len(data.partition)}, got {odd[:5]}")
+
+    def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        """Check the folder.
+
+        Raises:
+            UsageError: it holds captures of an earlier training.
+        """
+        if not (self.overwrite or self._restored or is_continued(trainer)):
+            require_unused(self.root)
 
     def on_train_batch_end(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, outputs: Any, batch: Any, batch_idx: int

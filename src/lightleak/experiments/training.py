@@ -210,7 +210,9 @@ def prepare_training(config: AuditConfig, experiment: Experiment) -> Prepared:
 def make_capture(config: AuditConfig, experiment: Experiment, root: Path) -> GradientCapture | UpdateCapture:
     """What records the updates to attack: those that the server receives, of the epochs or rounds to capture."""
     capture, protocol, per_epoch = config.capture, config.protocol, config.capture.per_epoch
-    kept: dict[str, Any] = {"root": root, "keep": config.monitor.attack is not None, "marginals": experiment.marginals}
+    # Overwritten: a run that ended before its first checkpoint begins anew in its folder.
+    kept: dict[str, Any] = {"root": root, "overwrite": True, "keep": config.monitor.attack is not None}
+    kept["marginals"] = experiment.marginals
     if protocol.is_fedavg:
         per_epoch = protocol.updates_of_round if capture.is_whole else per_epoch
         return UpdateCapture(
@@ -230,7 +232,6 @@ def make_capture(config: AuditConfig, experiment: Experiment, root: Path) -> Gra
         share_labels=shares_labels(config),
         share_statistics=shares_statistics(config),
         max_captures=sys.maxsize if capture.is_whole else len(capture.epochs) * per_epoch,
-        overwrite=True,  # a run that ended before its first checkpoint begins anew in its folder
         **kept,
     )
 

@@ -39,6 +39,7 @@ class _Recording:
         rows_key: str = "n_rows",
         n_rows: Mapping[str, int] | None = None,
         max_captures: int = 100,
+        overwrite: bool = False,
     ) -> None:
         """Settings that a job's JSON can hold.
 
@@ -51,15 +52,18 @@ class _Recording:
             rows_key: entry of a result's ``meta`` that counts the client's rows.
             n_rows: rows of every client by name, where no result counts them.
             max_captures: no more than these.
+            overwrite: see `RoundRecorder`; needed where a server that was restarted resumes a job.
 
         Raises:
-            UsageError: settings that cannot work together, or a view that cannot be read.
+            UsageError: settings that cannot work together, a view that cannot be read, or a folder with captures of an
+                earlier training.
         """
         super().__init__()
         self.view, self.root, self.rounds, self.max_captures = view, root, list(rounds), max_captures
         self.clients, self.rows_key, self.n_rows = list(clients), rows_key, dict(n_rows or {})
+        self.overwrite = overwrite
         self._recorder = RoundRecorder(
-            ServerView.load(Path(view)), rounds=self.rounds, root=root, max_captures=max_captures
+            ServerView.load(Path(view)), rounds=self.rounds, root=root, max_captures=max_captures, overwrite=overwrite
         )
         self._lock = Lock()  # the server answers its clients in threads
 

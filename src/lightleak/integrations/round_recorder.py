@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lightleak.callbacks.capture_schedule import RoundSchedule
-from lightleak.callbacks.capture_store import destination, save_capture
+from lightleak.callbacks.capture_store import destination, require_unused, save_capture
 from lightleak.core.arguments import require_kind
 from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
 from lightleak.core.ground_truth import GroundTruth
@@ -135,6 +135,7 @@ class RoundRecorder:
         clients: Collection[int] = (),
         max_captures: int = 100,
         rows: Rows | None = None,
+        overwrite: bool = False,
     ) -> None:
         """Choose what is recorded and where it goes.
 
@@ -147,11 +148,15 @@ class RoundRecorder:
             clients: these instead, by number, wherever they take part.
             max_captures: no more than these.
             rows: private rows of a client in a round; without them attacks run, but have no scores.
+            overwrite: ``root`` may hold captures already, as where every client or round has a process of its own, and
+                keeps those of other clients and rounds.
 
         Raises:
-            UsageError: settings that cannot work together.
+            UsageError: settings that cannot work together, or a folder with captures of an earlier training.
         """
         self.root = destination(root, keep)
+        if not overwrite:
+            require_unused(self.root)
         require_kind("view", view, ServerView, "a ServerView")
         self.view, self.rows, self.keep = view, rows, keep
         self.schedule = RoundSchedule(rounds, per_round, clients, max_captures)

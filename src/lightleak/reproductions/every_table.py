@@ -58,9 +58,9 @@ def run_every_table(
     How often a table's cells are measured follows from its budget and short probes (`Reproduction.afforded`), unless
     the selection says how often (`Reproduction.asked`). A table too expensive for its budget is measured in part
     (`run_table`). Each is run into a folder of its own; attacks that an earlier table has run with the same settings on
-    the same batches of the same data are taken from there. Tables that have been run with the same selection and the same or a larger
-    budget are not run again, unless a part of them failed. What an earlier command has measured is kept where a later
-    one cannot be run.
+    the same batches of the same data are taken from there. Tables that have been run with the same selection and the
+    same or a larger budget are not run again, unless a part of them failed. What an earlier command has measured is
+    kept where a later one cannot be run.
 
     Args:
         pattern: names of tables, with ``*`` for any characters.
