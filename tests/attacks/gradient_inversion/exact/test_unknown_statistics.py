@@ -1,6 +1,7 @@
 """BatchNorm on numbers without its statistics: what the gradient determines is proven, the rest is said to be open."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from lightleak.attacks import ATTACKS
-from lightleak.core.errors import UnsupportedError
+from lightleak.core.errors import ObservationError, UnsupportedError
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.data.encoder import TableEncoder
@@ -140,6 +141,32 @@ def test_of_an_aggregate_each_clients_numbers_are_normalized(make_batch: Callabl
     assert "a shift and a scale" in found.certificate.feasibility.reason
     right = rows_right(found, encoder, x, labels, clients=2)
     assert bool(right[torch.tensor(found.certificate.normalized_proven)].all())
+
+
+@pytest.mark.parametrize("attack", ["exact", "audit_max"])
+@pytest.mark.parametrize("clients", [1, 2])
+def test_where_each_batch_was_normalized_by_itself_the_scale_stays_open(
+    make_batch: Callable[..., Any], attack: str, clients: int
+) -> None:
+    batch = make_batch(10)
+    encoder, (x, labels) = batch.encoder, (batch.truth.inputs, batch.truth.labels)
+    mean = aggregate_updates([observed(encoder, x[rows], labels[rows]) for rows in (slice(5), slice(5, 10))])
+    if clients == 1:  # which accumulated the same two batches
+        mean = replace(mean, facts=replace(mean.facts, n_clients=1, client_rows=()))
+    options = {"tableak": {"steps": 1, "restarts": 1}} if attack == "audit_max" else {}
+    found = ATTACKS.get(attack)(**options).run(mean)
+    assert found.certificate is not None and all(found.certificate.normalized_proven)
+    assert bool(rows_right(found, encoder, x, labels, clients=2).all())
+    assert "open up to a shift and a scale of the column" in found.certificate.feasibility.reason
+
+
+def test_statistics_of_one_of_several_batches_are_refused(make_batch: Callable[..., Any]) -> None:
+    batch = make_batch(8)
+    update = observed(batch.encoder, batch.truth.inputs, batch.truth.labels, share_statistics=True)
+    accumulated = replace(update, facts=replace(update.facts, batch_size=4))
+    with pytest.raises(ObservationError, match=r"exact needs rows that BatchNorm normalized together; .* batches of 4"):
+        ATTACKS.get("exact")(batch_statistics=True).check(accumulated)
+    EXACT.check(accumulated)  # which takes the statistics for unknown
 
 
 def test_statistics_that_are_known_prove_digits(make_batch: Callable[..., Any]) -> None:

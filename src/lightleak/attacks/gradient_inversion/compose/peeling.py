@@ -5,6 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from lightleak.attacks.gradient_inversion.exact.unknown_statistics import normalizes_by_batch
 from lightleak.attacks.gradient_inversion.network.client import client_network
 from lightleak.attacks.gradient_inversion.network.linear_forms import from_linear
 from lightleak.attacks.gradient_inversion.network.of_update import layer_gradients, names_of_layers, row_network
@@ -80,11 +81,15 @@ def scaled_update(update: ClientUpdate, factor: float) -> ClientUpdate:
 
 
 def as_one_batch(update: ClientUpdate) -> ClientUpdate:
-    """The mean of gradients of clients with equally many rows as what it is: the gradient of one batch of all rows."""
+    """The mean of gradients of clients with equally many rows as what it is: the gradient of one batch of all rows.
+
+    Where BatchNorm normalized the rows of each client by themselves, it is one accumulated over their batches.
+    """
     facts = update.facts
     if update.kind != "gradient" or facts.n_clients == 1 or len(set(facts.client_rows)) > 1:
         return update
-    return replace(update, facts=replace(facts, n_clients=1, client_rows=(), batch_size=facts.n_rows))
+    size = facts.batch_size if normalizes_by_batch(update) else facts.n_rows
+    return replace(update, facts=replace(facts, n_clients=1, client_rows=(), batch_size=size))
 
 
 def label_counts(labels: Tensor, n_classes: int) -> Tensor:

@@ -12,7 +12,8 @@ from lightleak.attacks.gradient_inversion.exact.repair.missing import guess_rows
 from lightleak.attacks.gradient_inversion.exact.rounds import Found, Rounds
 from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows, CertifyingInversion
 from lightleak.attacks.gradient_inversion.exact.unknown_statistics import NormalizedTable
-from lightleak.attacks.gradient_inversion.network.checks import require_even_batches
+from lightleak.attacks.gradient_inversion.network.checks import require_even_batches, require_one_normalization
+from lightleak.attacks.gradient_inversion.network.client import client_network
 from lightleak.attacks.gradient_inversion.network.of_update import (
     layer_gradients,
     not_compared,
@@ -57,8 +58,11 @@ class ExactInversion(CertifyingInversion[ExactConfig]):
         self.threat_model = replace(self.threat_model, batch_statistics=config.batch_statistics)
 
     def check_network(self, update: ClientUpdate) -> None:
-        """Refuse networks whose layers test no rows."""
-        row_network(self._seen(update, TableEncoder.of(update))[0])
+        """Refuse networks whose layers test no rows, and statistics where each batch of a step had its own."""
+        seen, table = self._seen(update, TableEncoder.of(update))
+        if seen.batch_statistics and table is None:
+            require_one_normalization(self.name, update, client_network(update))
+        row_network(seen)
 
     def _seen(self, update: ClientUpdate, encoder: TableEncoder) -> tuple[ClientUpdate, NormalizedTable | None]:
         """The update as this attack may know it, and its normalized table where statistics of BatchNorm are unknown."""

@@ -4,8 +4,8 @@ The network sees ``u = (x - mean) / sqrt(variance + eps)`` of every such column,
 client's whole batch. The gradient determines u, the other columns and the labels. So rows are searched for in a table
 whose columns hold u, without bounds or whole numbers of their own, behind a layer that changes nothing.
 
-Of the way back to the table's numbers the mean stays open. The variance does not where all rows of one client are
-found, as ``mean(u^2) = variance / (variance + eps)``; whole numbers then make it exact.
+Of the way back to the table's numbers the mean stays open. The variance does not where all rows of one client's only
+batch are found, as ``mean(u^2) = variance / (variance + eps)``; whole numbers then make it exact.
 """
 
 from dataclasses import dataclass, replace
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
 from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows
 from lightleak.attacks.gradient_inversion.network.batch_normalized import normalized_data
+from lightleak.attacks.gradient_inversion.network.checks import is_accumulated
 from lightleak.attacks.gradient_inversion.network.client import batch_norms, client_network
 from lightleak.attacks.gradient_inversion.network.traced import over_batch
 from lightleak.attacks.gradient_inversion.tables.entropy import cell_uncertainty
@@ -120,7 +121,8 @@ class NormalizedTable:
             prior: what is believed of its cells.
         """
         codes, numbers = self.encoder.project(rows.encoded.double(), clamp=False)
-        is_whole = bool(rows.proof.digits.all()) and not rows.guesses and self.update.facts.n_clients == 1
+        is_one = self.update.facts.n_clients == 1 and not is_accumulated(self.update.facts)
+        is_whole = is_one and bool(rows.proof.digits.all()) and not rows.guesses
         assumed: dict[str, tuple[float, float]] = {}
         open_scales = []
         for j in self.columns:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from lightleak.attacks.gradient_inversion.network.client import batch_norms
 from lightleak.core.errors import ObservationError
-from lightleak.core.observations import ClientUpdate
+from lightleak.core.observations import ClientUpdate, ProtocolFacts
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.image_scale import ImageScale, is_image_state
 from lightleak.targets.spec import NetworkSpec
@@ -46,6 +46,11 @@ def require_even_batches(name: str, update: ClientUpdate) -> None:
         )
 
 
+def is_accumulated(facts: ProtocolFacts) -> bool:
+    """Whether a gradient was computed in several batches, on each of which BatchNorm's statistics are others."""
+    return facts.batch_size is not None and facts.n_rows > facts.batch_size
+
+
 def require_one_normalization(name: str, update: ClientUpdate, network: nn.Module) -> None:
     """Refuse a gradient accumulated over batches that BatchNorm normalized each by itself.
 
@@ -53,7 +58,7 @@ def require_one_normalization(name: str, update: ClientUpdate, network: nn.Modul
         ObservationError: it is one.
     """
     facts = update.facts
-    if update.training_mode and facts.batch_size and facts.n_rows > facts.batch_size and batch_norms(network):
+    if update.training_mode and is_accumulated(facts) and batch_norms(network):
         raise ObservationError(
             f"{name} needs rows that BatchNorm normalized together; this gradient accumulates {facts.n_rows} rows in "
             f"batches of {facts.batch_size}"
