@@ -36,7 +36,9 @@ from lightleak.data.encoder import TableEncoder
 
 TAKEN_BELOW = 1e-3
 """A reconstruction that leaves less of the update than this unexplained is taken without trying further stages: wrong
-rows leave 1e-1 and more, right ones with a number off by a hair 1e-5."""
+rows leave 1e-1 and more, right ones with a number off by a hair 1e-5. Rows that the network is sure of may be missing
+then, in 16 of 264 batches of up to 12 rows where a trained network's logits were multiplied by 8 to 32: in these,
+further stages got more cells right in 6 and fewer in 5, and took 7 CPU seconds more each."""
 
 
 @dataclass(frozen=True)
