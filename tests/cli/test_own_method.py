@@ -84,13 +84,13 @@ def test_the_same_by_the_name_of_a_unit(tmp_path: Path) -> None:
     assert [pair.difference for pair in by_unit] == [pair.difference for pair in by_keys]
 
 
-@pytest.mark.parametrize("kind", ["vertical", "attack_vertical"])
-def test_a_vertical_estimate_is_scored_by_its_distance_from_the_truth(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "prior"), [("vertical", "prior"), ("attack_vertical", "prior (variant passive)")])
+def test_a_vertical_estimate_is_scored_by_its_distance_from_the_truth(tmp_path: Path, kind: str, prior: str) -> None:
     folder = run_folder(tmp_path, kind)
     (row, *_) = rows_of(folder)
     (other, *_) = [r for r in rows_of(folder) if r["attack"] == "prior" and r["adversary"] == row["adversary"]]
     lines = [{"unit": row["unit"], "estimated_fraction": row["true_fraction"] + 0.01}]
-    pair = one(compare_with(folder, write_csv(folder, lines)), "prior", "absolute_error")
+    pair = one(compare_with(folder, write_csv(folder, lines)), prior, "absolute_error")
     assert pair.own.mean == pytest.approx(0.01)
     assert pair.difference.mean == pytest.approx(0.01 - other["absolute_error"])
     assert not pair.difference.has_interval and pair.verdict == "one observation, no interval"

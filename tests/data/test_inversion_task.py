@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from lightleak.core.errors import DataError, UsageError
+from lightleak.data.assembly import cut_table
 from lightleak.data.datasets import load_dataset
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.inversion_task import InversionTask, TaskConfig, make_inversion_task
@@ -79,6 +80,55 @@ def test_the_parts_hold_the_selected_columns_of_the_right_rows(table) -> None:
         **{name: len(frame) for name, frame in zip(PARTS, frames(task), strict=True)},
         "dropped": len(whole) - sum(map(len, frames(task))),
     }
+
+
+def with_gaps(table: Table) -> tuple[Table, pd.DataFrame]:
+    """The table read with gaps in ages, drugs and traces, and its rows with these gaps, by stay."""
+    whole = pd.concat([table.train, table.test], ignore_index=True)
+    holes = np.random.default_rng(1).random((len(whole), 3)) < 0.3
+    names = ["age", "drug", "trace"]
+    gappy = whole.assign(**{name: whole[name].mask(holes[:, at]) for at, name in enumerate(names)})
+    columns = tuple(replace(one, missing="impute") if one.name in names else one for one in table.schema.columns)
+    schema = replace(table.schema, columns=columns)
+    rows = np.random.default_rng(2).permutation(len(whole))
+    return cut_table(CARD, schema, gappy, rows[:1000], rows[1000:], group="patient"), gappy.set_index("stay")
+
+
+def test_gaps_of_either_side_are_filled_from_that_side_alone(table) -> None:
+    made, gappy = with_gaps(table)
+    task = make_inversion_task(made, replace(CONFIG, features=8), seed=0)
+    private = pd.concat([task.private_train, task.private_validation, task.private_test, task.private_judge])
+    medians = []
+    for side in (private, task.public):
+        before = gappy.loc[side["stay"]]
+        age, trace, drug = (before[name].to_numpy() for name in ("age", "trace", "drug"))
+        np.testing.assert_array_equal(side["age"], np.where(np.isnan(age), np.nanmedian(age), age))
+        lower = np.nanquantile(trace, 0.5, method="lower")
+        np.testing.assert_array_equal(side["trace"], np.where(np.isnan(trace), lower, trace))
+        is_a = np.where(before["drug"].isna(), before["drug"].mode()[0] == "a", drug == "a")
+        np.testing.assert_array_equal(side["drug=a"] == "yes", is_a)
+        medians.append(np.nanmedian(age))
+    assert medians[0] != medians[1]
+
+
+def test_private_rows_do_not_reach_the_gaps_of_public_ones(table) -> None:
+    config = replace(CONFIG, features=7)
+
+    def older(part: pd.DataFrame) -> pd.DataFrame:
+        return part.assign(age=part["age"] + 50.0 * part["code"].isin(["gout", "burn", "rash"]))
+
+    changed = replace(table, train=older(table.train), test=older(table.test))
+    public, again = (make_inversion_task(with_gaps(one)[0], config, seed=0).public for one in (table, changed))
+    pd.testing.assert_series_equal(public["age"], again["age"])
+
+
+def test_a_column_without_a_value_on_one_side_is_refused(table) -> None:
+    made, _ = with_gaps(table)
+    public = make_inversion_task(made, replace(CONFIG, features=8), seed=0).public["stay"]
+    rows = pd.concat([made.train, made.test])["stay"].isin(public).to_numpy()
+    made = replace(made, imputed={"age": rows})
+    with pytest.raises(DataError, match=r"'age'.* has no value in any public row"):
+        make_inversion_task(made, replace(CONFIG, features=8), seed=0)
 
 
 def test_facts_say_what_the_split_left_and_are_json(table) -> None:

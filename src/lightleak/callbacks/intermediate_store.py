@@ -1,12 +1,13 @@
 """Intermediate results and their truth on disk: safetensors and JSON, never pickled, readable by their owner only.
 
-An observation and its truth go into folders of their own, so that one can be handed on without the other.
+An observation and its truth go into folders of their own, so that one can be handed on without the other. The file
+`TRAINING` next to them says how the training went; no attack reads it.
 """
 
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,15 +15,41 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from lightleak.core.errors import ObservationError
+from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.ground_truth import PropertyTruth
 from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults, VerticalFacts
 from lightleak.core.parties import Kind
-from lightleak.core.stored import FILE_MODE, FOLDER_MODE, MAX_TENSOR_BYTES, read_facts, read_tensors
+from lightleak.core.records import read_record, write_record
+from lightleak.core.stored import FILE_MODE, FOLDER_MODE, MAX_TENSOR_BYTES, read_facts, read_tensors, write_json
+from lightleak.core.threat_model import Does
 
 SCHEMA_VERSION = 1
 
 OBSERVATION, TRUTH = "intermediate results", "property truth"
+
+TRAINING = "training.json"
+"""File of a capture with its `TrainingRecord`; captures of earlier versions lack it."""
+
+
+@dataclass(frozen=True)
+class TrainingRecord:
+    """How the training went that was captured.
+
+    Attributes:
+        seed: its root seed.
+        defense: label of the defense in the config.
+        defense_name: name of the defense.
+        defense_strength: its strength, where it has one.
+        variant: what the adversary did meanwhile, such as ``passive`` or ``LR+MR``.
+        does: how it departed from the protocol.
+    """
+
+    seed: int
+    defense: str
+    defense_name: str
+    defense_strength: float | None = None
+    variant: str = "passive"
+    does: tuple[Does, ...] = ()
 
 
 def save_observation(seen: IntermediateResults, folder: Path) -> None:
@@ -107,6 +134,27 @@ def load_truth(folder: Path, max_tensor_bytes: int = MAX_TENSOR_BYTES) -> Proper
     if not 0 <= fraction <= 1:
         raise ObservationError(f"{folder}: fraction must be from 0 to 1, got {fraction}")
     return PropertyTruth(name, float(fraction), tensors["has_property"])
+
+
+def save_training(record: TrainingRecord, folder: Path) -> None:
+    """Write `TRAINING` into the folder of a capture."""
+    write_json(folder / TRAINING, {"schema_version": SCHEMA_VERSION, **write_record(record)})
+    (folder / TRAINING).chmod(FILE_MODE)
+
+
+def load_training(folder: Path) -> TrainingRecord | None:
+    """Read what `save_training` wrote; None where a capture does not say how it was trained.
+
+    Raises:
+        ObservationError: the file is damaged, too large, of an unknown version, or a value has a wrong type.
+    """
+    path = folder / TRAINING
+    if not path.exists():
+        return None
+    try:
+        return read_record(TrainingRecord, read_facts(path, "a training", SCHEMA_VERSION), str(path))
+    except UsageError as error:
+        raise ObservationError(str(error)) from error
 
 
 def _write(folder: Path, what: str, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:

@@ -129,18 +129,19 @@ class Threat:
         role = "active party (C1)" if self.who == "active_party" else "passive party (C2)"
         own = [_SEEN.get(one, one) for one in self.sees]
         read = listed(own) if "own_columns" in self.sees else ", ".join(own)
-        return (
-            f"An honest-but-curious {role} that reads {read} of every record and knows of {self.sample} of them "
-            f"whether they have {self.about}."
-        )
+        article = "An" if self.who == "active_party" else "A"
+        who = f"{article} {role} that {self._deeds()}," if self.does else f"An honest-but-curious {role} that"
+        return f"{who} reads {read} of every record and knows of {self.sample} of them whether they have {self.about}."
 
     def _party_in_epoch(self) -> str:
         role = "An active party (C1)" if self.who == "active_party" else "A passive party (C2)"
-        deeds = " and ".join(_DEEDS[one] for one in self.does if one in _DEEDS) or "follows the protocol"
         return (
-            f"{role} that {deeds}, sees {', '.join(self.sees)} of every record in epoch {self.epoch} and knows the "
-            f"property of {self.sample} auxiliary rows."
+            f"{role} that {self._deeds()}, sees {', '.join(self.sees)} of every record in epoch {self.epoch} and knows "
+            f"the property of {self.sample} auxiliary rows."
         )
+
+    def _deeds(self) -> str:
+        return " and ".join(_DEEDS[one] for one in self.does if one in _DEEDS) or "follows the protocol"
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from lightleak.data.cells import gaps
 from lightleak.data.schema import Column, TableSchema
 from lightleak.data.splits import holdout
 from lightleak.data.table import DatasetCard, Table
@@ -47,6 +48,12 @@ def cut_table(
     """
     valid = schema.validate(frame)
     table = _bounded_table(card, schema, valid.iloc[train], valid.iloc[test])
+    imputed = {
+        column.name: missing[np.concatenate([train, test])]
+        for column in schema.columns
+        if column.missing == "impute" and (missing := gaps(column, frame[column.name]).to_numpy()).any()
+    }
+    table = replace(table, imputed=imputed)
     if group is None or group in schema.names:
         return table
     groups = frame[group].to_numpy()

@@ -141,7 +141,7 @@ def check_cells(column: Column, cells: pd.Series) -> pd.Series:
         DataError: missing values that the column refuses, an unknown category, no number, or no whole number; with what
             was expected and what came. Bounds are not checked: a row may lie outside what an attacker assumes.
     """
-    values = _fill(column, _numbers(column, cells) if column.is_numerical else category_strings(cells))
+    values = fill(column, _present(column, cells))
     if not column.is_numerical:
         unknown = sorted(set(values.unique()) - set(column.categories))
         if unknown:
@@ -157,7 +157,21 @@ def check_cells(column: Column, cells: pd.Series) -> pd.Series:
     return values.astype("int64" if column.kind is ColumnKind.INTEGER else "float64")
 
 
-def _fill(column: Column, values: pd.Series) -> pd.Series:
+def gaps(column: Column, cells: pd.Series) -> pd.Series:
+    """Return which cells `check_cells` finds missing."""
+    return _present(column, cells).isna()
+
+
+def _present(column: Column, cells: pd.Series) -> pd.Series:
+    return _numbers(column, cells) if column.is_numerical else category_strings(cells)
+
+
+def fill(column: Column, values: pd.Series) -> pd.Series:
+    """Fill missing values as the column says, from the others.
+
+    Raises:
+        DataError: the column refuses missing values, or there are no others.
+    """
     gaps = int(values.isna().sum())
     if not gaps:
         return values

@@ -9,7 +9,7 @@ import pandas as pd
 
 from lightleak.core.errors import DataError, UsageError
 from lightleak.core.results import ALL
-from lightleak.data.cells import category_codes, category_strings
+from lightleak.data.cells import category_codes, category_strings, fill
 from lightleak.data.class_split import ClassSplit, split_by_class
 from lightleak.data.feature_selection import (
     EncodedColumn,
@@ -58,9 +58,10 @@ class InversionTask:
 def make_inversion_task(table: Table, config: TaskConfig, seed: int) -> InversionTask:
     """Cut a table into private and public rows and keep its most important encoded columns (thesis Sec. 4.4.2.1).
 
-    All rows take part; the table's own split is not used. The label has the private classes only. Numbers keep the
-    bounds of the table's schema, and public values may lie beyond those of an encoder fitted on private rows: encoding
-    extends its scale to them, decoding clamps.
+    All rows take part; the table's own split is not used. Missing cells of public rows are filled from public rows
+    alone, those of private rows from private ones. The label has the private classes only. Numbers keep the bounds of
+    the table's schema, and public values may lie beyond those of an encoder fitted on private rows: encoding extends
+    its scale to them, decoding clamps.
 
     Args:
         table: the table; its frames may hold the group column in addition to the columns of the schema.
@@ -69,8 +70,8 @@ def make_inversion_task(table: Table, config: TaskConfig, seed: int) -> Inversio
 
     Raises:
         UsageError: a setting that does not fit this table, named ``task.<field>``.
-        DataError: a row does not fit the schema, a group is missing, a part stays empty, or a private class is named
-            ``all``.
+        DataError: a row does not fit the schema, a group is missing, a part stays empty, a column with gaps has no
+            value on one side, or a private class is named ``all``.
         UnsupportedError: scikit-learn is not installed.
     """
     frame = pd.concat([table.train, table.test], ignore_index=True)
@@ -78,6 +79,7 @@ def make_inversion_task(table: Table, config: TaskConfig, seed: int) -> Inversio
     label = table.schema.label
     labels = table.schema.validate_label(frame)
     split = split_by_class(category_codes(label, labels), groups, config, seed)
+    frame = _filled_apart(frame, table, split)
     classes = Column.categorical(label.name, [label.categories[index] for index in split.classes])
     if ALL in classes.categories:
         raise DataError(
@@ -121,6 +123,20 @@ def make_inversion_task(table: Table, config: TaskConfig, seed: int) -> Inversio
             "chosen_on": CHOSEN_ON,
         },
     )
+
+
+def _filled_apart(frame: pd.DataFrame, table: Table, split: ClassSplit) -> pd.DataFrame:
+    """Fill what was imputed from all rows again, from those of the same side."""
+    private = np.concatenate([split.private_train, split.private_validation, split.private_test, split.private_judge])
+    filled = frame.copy(deep=False)
+    for name, cells in table.imputed.items():
+        column, values = table.schema.column(name), frame[name].to_numpy(copy=True)
+        for side, rows in (("private", private), ("public", split.public)):
+            if cells[rows].all():
+                raise DataError(f"{column} has no value in any {side} row; nothing to impute from there: drop it")
+            values[rows] = fill(column, frame[name].iloc[rows].mask(cells[rows]))
+        filled[name] = values
+    return filled
 
 
 def _groups(frame: pd.DataFrame, config: TaskConfig, schema: TableSchema) -> np.ndarray:

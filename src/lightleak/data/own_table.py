@@ -24,6 +24,8 @@ def hand_over_table(table: Table) -> str:
     digest = hashlib.sha256(repr(table.schema).encode())
     for part in (table.train, table.test):
         digest.update(pd.util.hash_pandas_object(part, index=False).to_numpy().tobytes())
+    for column, cells in table.imputed.items():
+        digest.update(column.encode() + cells.tobytes())
     name = f"{PREFIX}{table.card.name}-{digest.hexdigest()[:DIGEST_LENGTH]}"
     _KNOWN[name] = table
     return name

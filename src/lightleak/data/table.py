@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
 
+import numpy as np
 import pandas as pd
 
 from lightleak.data.schema import TableSchema
@@ -55,6 +56,7 @@ class Table:
             below the column names); None where that is not known.
         possible_codes: columns of an inferred schema whose whole numbers may be codes of categories.
         possible_identifiers: likewise, that may number people or records.
+        imputed: by column with gaps that were filled from all rows, which cells these are: bool, private rows first.
     """
 
     card: DatasetCard
@@ -65,3 +67,4 @@ class Table:
     train_index: pd.Index | None = field(default=None, kw_only=True, repr=False, compare=False)
     possible_codes: tuple[str, ...] = field(default=(), kw_only=True)
     possible_identifiers: tuple[str, ...] = field(default=(), kw_only=True)
+    imputed: Mapping[str, np.ndarray] = field(default_factory=dict, kw_only=True, repr=False, compare=False)

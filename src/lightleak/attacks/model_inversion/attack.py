@@ -154,8 +154,7 @@ class InversionAttack(ABC):
 
 SEES = (
     "Someone who holds the released model, whose weights and gradients are open to them, with the statistics that its "
-    "input is scaled with, and public rows of the same columns that belong to none of the private persons (their "
-    "imputed cells hold medians and most frequent categories of all rows, private ones included)."
+    "input is scaled with, and public rows of the same columns that belong to none of the private persons."
 )
 """The threat model of the attacks that open the model."""
 

@@ -13,7 +13,7 @@ from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResul
 from lightleak.core.parties import VISIBLE, Adversary
 from lightleak.core.property_estimate import PropertyEstimate
 from lightleak.core.registry import Registry
-from lightleak.core.threat_model import Aim, Sees, Threat, Who
+from lightleak.core.threat_model import Aim, Does, Sees, Threat, Who
 
 
 class TrainingPart:
@@ -21,6 +21,11 @@ class TrainingPart:
 
     needs_every_property: bool = False
     """Whether it needs the property of all training rows, which no adversary knows."""
+
+    @property
+    def does(self) -> tuple[Does, ...]:
+        """How the adversary departs from the protocol."""
+        return ()
 
     def callbacks(
         self,

@@ -14,6 +14,9 @@ from lightleak.core.errors import UsageError
 from lightleak.core.intermediate_results import AuxiliaryData
 from lightleak.core.parties import Adversary
 from lightleak.core.seeds import derive_seed
+from lightleak.core.threat_model import Does
+
+_REPLACED: Mapping[str, Does] = {"auxiliary": "replaces_own_labels", "first_batches": "replaces_first_labels"}
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,12 @@ class Augmentation(TrainingPart):
     def needs_every_property(self) -> bool:  # type: ignore[override]
         """The published label replacement does: see ``first_batches`` of `LabelReplacementConfig`."""
         return self.label_replacement is not None and self.label_replacement.rows == "first_batches"
+
+    @property
+    def does(self) -> tuple[Does, ...]:
+        """What both parts do."""
+        replaced: tuple[Does, ...] = () if self.label_replacement is None else (_REPLACED[self.label_replacement.rows],)
+        return replaced if self.model_refinement is None else (*replaced, "refines_network")
 
     @classmethod
     def as_published(cls, strength: float = 1.0) -> "Augmentation":

@@ -39,6 +39,7 @@ class Outcome:
         response: what the estimator answers at each fraction.
         noise: how far the answer scatters; ``None`` where it was not measured.
         details: further JSON-ready facts.
+        pulled: `response` at the other end of what is possible; ``None`` where it is known well enough.
     """
 
     fraction: float
@@ -46,6 +47,7 @@ class Outcome:
     response: Response = field(default_factory=Response)
     noise: Noise | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
+    pulled: Response | None = None
 
 
 def separation(values: KindValues, sizes: SampleSizes) -> tuple[float, float]:

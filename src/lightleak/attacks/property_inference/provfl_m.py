@@ -1,6 +1,5 @@
 """ProVFL-M: distribution comparison on a training that the adversary manipulated (ProVFL Sec. V, Algorithm 2)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,9 +15,6 @@ from lightleak.core.facts import Facts
 from lightleak.core.intermediate_results import IntermediateResults
 from lightleak.core.parties import Adversary
 from lightleak.core.property_estimate import PropertyEstimate
-from lightleak.core.threat_model import Does
-
-_REPLACED: Mapping[str, Does] = {"auxiliary": "replaces_own_labels", "first_batches": "replaces_first_labels"}
 
 
 @dataclass(frozen=True)
@@ -81,13 +77,8 @@ class ProVFLM(PropertyAttack):
         """Estimate the fraction from a run that was augmented as `training_part` says."""
         done = self.training_part(observation.adversary, observation.facts.n_classes)
         estimate = self._comparison.run(observation, seed, device)
-        deeds: list[Does] = []
-        if done.label_replacement is not None:
-            deeds.append(_REPLACED[done.label_replacement.rows])
-        if done.model_refinement is not None:
-            deeds.append("refines_network")
         assert estimate.threat is not None  # `DistributionComparison` states it
-        threat = replace(estimate.threat, does=tuple(deeds))
+        threat = replace(estimate.threat, does=done.does)
         details = {**estimate.details, "augmentation": done.describe()}
         return replace(estimate, threat_model=threat.describe(), threat=threat, details=details)
 

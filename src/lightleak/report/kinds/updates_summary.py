@@ -141,9 +141,19 @@ def _caution(one: Measured) -> str:
     return budget(_rows([one])).caution
 
 
-def _people_of(found: Sequence[Measured]) -> dict[str, People]:
-    """What the strongest attack of every run revealed of every person, by title of the run."""
-    return {one.title: people for one in found if (people := strongest(one.run))}
+def _people_of(found: Sequence[Measured]) -> dict[str, tuple[People, People]]:
+    """What was revealed of every person in the reference and in each other run, by name of the other.
+
+    Of the attacks that both tried, each run's strongest counts, else of all.
+    """
+    known = {}
+    for one in found[1:]:
+        before, after = strongest(one.reference, one.run), strongest(one.run, one.reference)
+        if not (before and after):
+            before, after = strongest(one.reference), strongest(one.run)
+        if before and after:
+            known[one.run.name] = before, after
+    return known
 
 
 def _columns(best: UpdateGroup | None) -> str:

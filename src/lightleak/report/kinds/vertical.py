@@ -302,7 +302,9 @@ def _outcomes(found: Findings) -> Section | None:
         return None
     every = [one for _, outcomes in panels for one in outcomes]
     names = dict.fromkeys(_family(one.group) for one in every if one.group.is_defended)
-    styles = {name: charts.series_style(index) for index, name in enumerate(names)} | {"no defense": UNDEFENDED_STYLE}
+    others = (one.group.defense_label for one in every if not one.group.is_defended)
+    styles = {name: charts.series_style(index) for index, name in enumerate(names)}
+    styles |= dict.fromkeys(others, UNDEFENDED_STYLE)
     drawn = [figure for title, same in panels if (figure := _error_chart(title, same, styles, found.redact))]
     is_unaware = not found.redact and any(row.unaware_error != row.error for one in every for row in one.group.rows)
     columns = _outcome_columns(found.redact, is_unaware)

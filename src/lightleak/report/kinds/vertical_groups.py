@@ -16,6 +16,9 @@ from lightleak.report.kinds.vertical_worth import worth_of
 
 PASSIVE = "passive"
 
+UNKNOWN = "not known"
+"""The defense of a training of which a capture says nothing."""
+
 GUESS = "prior"
 """The baseline that answers with the auxiliary share."""
 
@@ -63,11 +66,18 @@ class VerticalGroup(Group[VerticalRow]):
     @property
     def is_defended(self) -> bool:
         """Whether there is a defense."""
-        return self.defense != NONE
+        return self.defense not in (NONE, UNKNOWN)
+
+    @property
+    def is_stated(self) -> bool:
+        """Whether the file says which defense there was, if any."""
+        return self.defense != UNKNOWN
 
     @property
     def defense_label(self) -> str:
         """The defense as the config calls it."""
+        if not self.is_stated:
+            return "defense not known"
         return self.defense.replace("_", " ") if self.is_defended else "no defense"
 
     @property
@@ -230,9 +240,11 @@ def properties(groups: Groups) -> dict[str, list[VerticalGroup]]:
 
 
 def _defense(row: VerticalRow) -> str:
-    """The label of the defense, but `NONE` exactly where that is the name of the defense."""
+    """The label of the defense, but `NONE` exactly where that is its name, and `UNKNOWN` where a capture lacks it."""
     if row.defense_name == NONE:
         return NONE
+    if row.capture is not None and row.defense is None:
+        return UNKNOWN
     return (row.defense if row.defense != NONE else row.defense_name) or NONE
 
 

@@ -37,13 +37,18 @@ SIGNIFICANT = 0.05
 """Probability below which chance is no explanation."""
 
 
-def strongest(run: Run) -> People | None:
+def strongest(run: Run, other: Run | None = None) -> People | None:
     """Return what the attack revealed that exposed most people; None where no whole epoch or round was attacked.
 
     An attack on a sample of the updates stands in its place where it measurably exposes a larger share. Guesses, which
     read no update, are not attacks.
+
+    Args:
+        run: whose people.
+        other: a run to compare with: attacks that it did not try on as much are left out.
     """
-    attacks = [one for one in run.people if one.attack not in BASELINES]
+    tried = {(one.attack, one.is_whole) for one in (other or run).people}
+    attacks = [one for one in run.people if one.attack not in BASELINES and (one.attack, one.is_whole) in tried]
     whole = [one for one in attacks if one.is_whole]
     best = max(whole, key=lambda one: (one.proven + one.recovered, one.proven), default=None)
     sampled = [one for one in attacks if best and not one.is_whole and one.exposed.low > best.exposed.share]

@@ -4,11 +4,14 @@ import shutil
 
 import pytest
 
-from lightleak.callbacks.intermediate_store import load_observation, save_observation
+from lightleak.callbacks.intermediate_store import TRAINING, load_observation, save_observation
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.experiments.kinds.vertical.kind import load_capture
+from lightleak.experiments.kinds.vertical.rows import UNKNOWN_TRAINING
 from lightleak.experiments.run import attack_captures
 from lightleak.experiments.took import TOOK
+
+HOW_TRAINED = ("seed", "defense", "defense_name", "defense_strength", "variant", "threat", "threat_model")
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +43,62 @@ def test_gives_what_the_audit_gave(finished, attacked, folder):
     }
     assert again == audited
     assert (folder / "report.html").is_file()
+
+
+def test_a_row_states_how_its_training_went(attacked, finished):
+    """As the audit does; the null reads nothing of a training, whoever manipulated it."""
+    audited = {
+        (row["adversary"], row["defense"], row["variant"]): {name: row[name] for name in HOW_TRAINED}
+        for row in json.loads((finished / "results.json").read_text())["rows"]
+        if row["attack"] in ("provfl_b_mixture", "provfl_m")
+    }
+    again = [row for row in attacked["rows"] if row["attack"] == "provfl_b_mixture"]
+    assert len(again) == len(audited) == 8
+    for row in again:
+        whole = audited[row["adversary"], row["defense"], row["variant"]]
+        assert {name: row[name] for name in HOW_TRAINED} == whole
+    nulls = [row for row in attacked["rows"] if row["attack"] == "aia_raw_adjusted"]
+    assert all("does" not in row["threat"] and "honest-but-curious" in row["threat_model"] for row in nulls)
+
+
+def test_an_attack_that_was_not_there_while_the_model_trained_says_so(finished, small, silent, tmp_path):
+    config = small(attacks={"mine": {"attack": "provfl_m", "estimator": "mixture"}, "aia": {}})
+    captures = tmp_path / "captures"
+    for name in ("passive", "provfl_m"):
+        place = next((finished / "captures").glob(f"*none-{name}*C1*"))
+        shutil.copytree(place, captures / place.name)
+    rows = attack_captures(config, captures, tmp_path / "run", [], silent)["rows"]
+    watched, manipulated = ([row for row in rows if f"-{name}-" in row["capture"]] for name in ("passive", "provfl_m"))
+    assert [row["variant"] for row in watched if row["label"] == "mine"] == ["mine"]
+    assert [row["variant"] for row in manipulated if row["label"] == "mine"] == ["mine, LR+MR"]
+    (mine,) = (row for row in watched if row["label"] == "mine")
+    assert mine["details"]["augmentation"] == "passive" and "nobody manipulated this training" in mine["warnings"][-1]
+    (read,) = (row for row in manipulated if row["label"] == "aia")
+    assert read["threat_model"].startswith(
+        "An active party (C1) that trains on the property in place of the auxiliary rows' labels and bends its own "
+        "bottom network on the auxiliary rows after every epoch, reads "
+    )
+
+
+def test_a_capture_that_does_not_say_how_it_was_trained_is_not_called_undefended(finished, watching, silent, tmp_path):
+    captures = tmp_path / "captures"
+    shutil.copytree(finished / "captures", captures, ignore=shutil.ignore_patterns(TRAINING))
+    rows = attack_captures(watching, captures, tmp_path / "run", [], silent)["rows"]
+    assert all(row["defense"] is None and UNKNOWN_TRAINING in row["warnings"] for row in rows)
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "defense not known" in page and "no defense" not in page.lower()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [("{", "is not JSON"), ('{"schema_version": 1, "seed": "x"}', "key 'seed': expected a whole number, got 'x'")],
+)
+def test_a_damaged_record_of_the_training_is_refused(content, said, finished, watching, silent, tmp_path):
+    place = next((finished / "captures").glob("*none-passive*C1*"))
+    shutil.copytree(place, tmp_path / "captures" / "one")
+    (tmp_path / "captures" / "one" / TRAINING).write_text(content)
+    with pytest.raises(ObservationError, match=said):
+        attack_captures(watching, tmp_path / "captures", tmp_path / "run", [], silent)
 
 
 def test_works_without_the_truth(finished, watching, attacked, silent, tmp_path):

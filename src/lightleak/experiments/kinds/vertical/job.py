@@ -15,7 +15,7 @@ from lightleak.attacks.property_inference.attack import TrainingPart
 from lightleak.attacks.property_inference.shadow_models import ShadowModels
 from lightleak.callbacks.capture_store import is_whole
 from lightleak.callbacks.intermediate_capture import IntermediateCapture
-from lightleak.callbacks.intermediate_store import save_observation, save_truth
+from lightleak.callbacks.intermediate_store import TrainingRecord, save_observation, save_training, save_truth
 from lightleak.core.errors import UsageError, placed
 from lightleak.core.ground_truth import PropertyTruth
 from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults, VerticalFacts
@@ -103,7 +103,7 @@ class Job(Pack):
         facts = self._facts_of_rows(done)
         for seen in done.observations:
             if config.keep_captures and not config.redact:
-                self._keep(folder, seen, done.truth)
+                self._keep(folder, seen, done)
             if seen.adversary == self.attacks[0][1] and self.seed == config.seeds[0]:
                 self._keep_norms(folder, seen, done.truth, facts)
             for label, adversary in self.attacks:
@@ -185,10 +185,13 @@ class Job(Pack):
             "training_seconds": done.seconds,
         }
 
-    def _keep(self, folder: Path, seen: IntermediateResults, truth: PropertyTruth) -> None:
+    def _keep(self, folder: Path, seen: IntermediateResults, done: "Trained") -> None:
         place = folder / "captures" / f"{self._name}-{seen.adversary}-e{seen.facts.epoch:03d}"
+        defense, deeds = self.made_defense, done.augmentation
+        record = TrainingRecord(self.seed, self.defense, defense.name, defense.strength, deeds.describe(), deeds.does)
+        save_training(record, place)
         save_observation(seen, place / "observation")
-        save_truth(truth, place / "truth")
+        save_truth(done.truth, place / "truth")
 
     def _keep_norms(self, folder: Path, seen: IntermediateResults, truth: PropertyTruth, facts: dict[str, Any]) -> None:
         common = {key: facts[key] for key in ("dataset", "defense", "seed")} | {"variant": self.who}

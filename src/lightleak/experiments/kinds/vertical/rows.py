@@ -1,13 +1,15 @@
 """Rows of results.json of a vertical audit, and the norm distributions its report draws."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from lightleak.attacks.property_inference import PropertyAttack
 from lightleak.attacks.property_inference.norms import NORMS, record_norms
+from lightleak.callbacks.intermediate_store import TrainingRecord
 from lightleak.core.ground_truth import PropertyTruth
 from lightleak.core.intermediate_results import IntermediateResults
-from lightleak.core.parties import Kind
+from lightleak.core.parties import KINDS, Kind
 from lightleak.core.property_estimate import PropertyEstimate
 from lightleak.defenses.vertical import VerticalDefense
 from lightleak.experiments.kinds.vertical.config import OWN_COLUMNS
@@ -18,6 +20,13 @@ NORM_KINDS: tuple[Kind, ...] = ("VO", "AO")
 
 SAME_TRAINING = ("dataset", "setting", "capture", "property", "adversary", "defense", "epoch", "seed")
 """Fields in which an attack and the null it is paired with agree."""
+
+
+UNKNOWN_TRAINING = (
+    "the capture does not say how the model was trained (earlier versions did not write it): whether there was a "
+    "defense, and whether the adversary manipulated the training, is not known"
+)
+NOT_MANIPULATED = "nobody manipulated this training: the attack did no more than compare distributions"
 
 
 def estimate_row(
@@ -62,6 +71,30 @@ def estimate_row(
         "by_kind": dict(found.by_kind),
         "details": dict(found.details),
     } | _informed(found, fraction, defense)
+
+
+def as_trained(found: PropertyEstimate, attack: PropertyAttack, training: TrainingRecord | None) -> PropertyEstimate:
+    """Have an estimate from a capture state the threat model of its training, which the attack cannot know.
+
+    Args:
+        found: the estimate.
+        attack: the attack.
+        training: how the training went; None where the capture does not say.
+    """
+    if training is None:
+        return replace(found, warnings=(*found.warnings, UNKNOWN_TRAINING))
+    if found.threat is None or set(KINDS).isdisjoint(found.threat.sees):  # it reads nothing of the training
+        return found
+    threat = replace(found.threat, does=training.does)
+    lacks = attack.takes_part_in_training and not training.does
+    details = {**found.details, "augmentation": training.variant} if attack.takes_part_in_training else found.details
+    return replace(
+        found,
+        threat_model=threat.describe(),
+        threat=threat,
+        warnings=(*found.warnings, NOT_MANIPULATED) if lacks else found.warnings,
+        details=details,
+    )
 
 
 def _informed(found: PropertyEstimate, fraction: float | None, defense: VerticalDefense | None) -> dict[str, Any]:
