@@ -45,9 +45,10 @@ def test_means_agree_within_their_combined_interval() -> None:
 
 def test_a_paper_without_a_deviation_is_taken_to_spread_as_ours_does() -> None:
     bare, ours = replace(CELL, mean=60.0, std=None), Summary(69.0, 5.0, 5, 62.8, 75.2)
-    for measurements, allowed in ((1, math.hypot(6.2, 1.96 * 5)), (50, math.hypot(6.2, 1.96 * 5 / math.sqrt(50)))):
+    half = 2.776445 * 5  # Student's quantile, as the deviation is that of five values
+    for measurements, allowed in ((1, math.hypot(6.2, half)), (50, math.hypot(6.2, half / math.sqrt(50)))):
         one = Compared(bare, ours, measurements=measurements)
-        assert one.allowed == pytest.approx(allowed + 0.05)
+        assert one.allowed == pytest.approx(allowed + 0.05, rel=1e-5)
         assert one.agrees is (allowed >= 9)
 
 

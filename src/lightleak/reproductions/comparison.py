@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from lightleak.core.results import NONE, SCHEMA_VERSION, ValueRow
-from lightleak.core.summary import CONFIDENCE, Z95, Summary
+from lightleak.core.summary import CONFIDENCE, Z95, Summary, student
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
 
 COMPARISON_FILE = "comparison.json"
@@ -79,9 +79,11 @@ class Compared:
         ours = 0.0 if math.isnan(facing) else facing
         if self.ours.std == 0 and self.cell.std is not None and not self.is_fact:
             ours = Z95 * self.cell.std / math.sqrt(self.ours.n)
+        if self.printed_error is not None:
+            return math.hypot(ours, Z95 * self.printed_error) + rounding(self.cell)
         spread = 0.0 if math.isnan(self.ours.std) else self.ours.std
-        paper = spread / math.sqrt(self.measurements) if self.printed_error is None else self.printed_error
-        return math.hypot(ours, Z95 * paper) + rounding(self.cell)
+        paper = student(CONFIDENCE, max(self.ours.n - 1, 1)) * spread / math.sqrt(self.measurements)
+        return math.hypot(ours, paper) + rounding(self.cell)
 
     @property
     def printed_error(self) -> float | None:

@@ -220,7 +220,8 @@ def page(status: Status) -> Page:
 def totals(tables: Sequence[TableStatus], left: int = 0) -> dict[str, object]:
     """What a summary tells: numbers of cells, of those judged and of those that agree, and what chance would give.
 
-    Lines of runs as published are not counted.
+    Lines of runs as published are not counted. Papers print some values in several tables, which one measurement of
+    ours answers: ``distinct`` counts pairs of a printed value and a measurement once.
 
     Args:
         tables: with a status.
@@ -228,15 +229,18 @@ def totals(tables: Sequence[TableStatus], left: int = 0) -> dict[str, object]:
     """
     tables = [table for table in tables if not table.is_published]
     run = [table for table in tables if table.state == "run"]
-    judged = sum(table.judged for table in run)
+    judged = [cell for table in run for cell in table.cells if cell.agrees is not None]
+    distinct = {(cell.metric, cell.printed, cell.printed_error, cell.value, cell.std): cell.agrees for cell in judged}
     by_chance = [(table.judged, table.chance) for table in run if table.chance is not None]
     weight = sum(n for n, _ in by_chance)
     return {
         "run": len(run),
         "tables": len(tables) + left,
         "cells": sum(len(table.cells) for table in run),
-        "judged": judged,
+        "judged": len(judged),
         "agreeing": sum(table.agreeing for table in run),
+        "distinct": len(distinct),
+        "distinct_agreeing": sum(map(bool, distinct.values())),
         "chance": sum(n * chance for n, chance in by_chance) / weight if weight else None,
         "minutes": sum(table.seconds * table.workers for table in run) / 60,
         "rule": RULE,

@@ -147,6 +147,7 @@ class PriorSearch(UpdateAttacks):
         return {
             "clients": {"clients": self.selection.batches or CLIENTS},
             "all_rows": True,
+            "bounds": True,
             "random_per_client": any(setting.attack == "random" for setting in self.chosen),
             **self.search_remarks("prior_search", ", ".join(map(str, PRIOR_WEIGHTS))),
         }

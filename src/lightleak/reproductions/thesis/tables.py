@@ -99,9 +99,9 @@ class ReleasedAudits(Reproduction):
         for name in self.audits:
             gather_entries(folder / f"setting-{name}")
 
-    def is_comparable(self, cell: PaperCell) -> bool:
-        """Never: the thesis used another table."""
-        return False
+    def stand_in(self, cell: PaperCell) -> str:
+        """The table in place of the thesis's."""
+        return f"{THESIS['audit']['data']['name']} (stand-in)"
 
     def where(self, cell: PaperCell) -> Row:
         """The rows of the published attack, in the cell's setting, with its search or with its weight of the loss."""
