@@ -1,5 +1,6 @@
 """The course: rows found, taken out, and what is left."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 
 from lightleak.attacks.gradient_inversion.exact.config import ExactConfig
 from lightleak.attacks.gradient_inversion.exact.rounds import Found, Rounds
+from lightleak.attacks.gradient_inversion.exact.spaces.residual import Residual
 from lightleak.core.seeds import generator
 
 QUICK = ExactConfig(chains=96, most_chains=192, patience=4)
@@ -63,6 +65,27 @@ def test_a_scaled_gradient_is_scaled_back(make_batch: Any, factor: float, n_clas
     assert len(matched(found, batch)) == 8 and found.residual.rows_left == 0
     for layer, original in zip(found.residual.observed, batch.observed, strict=True):
         torch.testing.assert_close(layer, original, rtol=2e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("side", [1, -1])
+def test_a_first_unit_at_its_kink_may_have_been_rounded_to_either_side(make_batch: Any, side: int) -> None:
+    batch = make_batch(8, seed=12)
+    x, counts = batch.distinct()
+    preactivations = batch.chain.forward(x).preactivations[0][3]
+    unit = int(preactivations.argmax())
+
+    def at_the_kink(beyond: float) -> Any:
+        first, *others = batch.chain.biases
+        first = first.clone()
+        first[unit] += beyond - preactivations[unit]
+        return replace(batch.chain, biases=(first, *others))
+
+    seen, there = at_the_kink(-side * 1e-8), at_the_kink(side * 1e-8)
+    assert Residual.of(seen, there.gradient(x, counts, 8), 8).explaining(x, counts).relative > 1e-4
+    draws = generator(0, "rounds")
+    found = Rounds(seen, there.gradient(x, counts, 8), 8, batch.encoder, batch.prior, QUICK, draws).run()
+    assert len(matched(found, batch)) == 8 and found.residual.relative < 1e-6
+    assert len(found.proof.cells) == 8 and bool(found.proof.cells.all())
 
 
 @pytest.mark.parametrize(

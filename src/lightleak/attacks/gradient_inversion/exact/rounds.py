@@ -137,7 +137,7 @@ class Rounds:
 
     def found(self, searches: int = 0) -> Found:
         """Where the rounds stand, with whole numbers rounded."""
-        state = self.state.rounded()
+        state = self.state.rounded().off_kinks()
         proof = proven_rows(state.residual, self.start.space, scaled=self.factor != 1)
         return Found(state.residual, state.cells, proof, self.start.searched.rank, state.space, searches, self.factor)
 

@@ -1,8 +1,9 @@
 """Where a search stands: the rows that explain a part of the gradient, and what may be behind the rest."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -19,6 +20,12 @@ from lightleak.data.schema import ColumnKind
 
 FIRST_LAYER_FLOOR = 5e-7
 """Singular values of what is left of the first layer's gradient below this part of the whole's largest are rounding."""
+
+HAIRS = (1e-7, 1e-6, 1e-5)
+"""Deviations by which a number is moved to put a unit on the other side of its kink."""
+
+SWITCHED = 1e-3
+"""A row's errors that change by this part of the largest one over a `HAIRS` have a unit at its kink."""
 
 REFITS = 2
 """Corrections of all rows found after every new ones."""
@@ -127,6 +134,32 @@ class State:
         cells = codes, torch.where(integer, values.round(), values).clamp(encoder.lower, encoder.upper)
         residual = self.residual.explaining(self.space.encode(cells), self.residual.counts)
         return State(residual, cells, self.space, self.spaces)
+
+    def off_kinks(self) -> "State":
+        """The same with rows moved by a hair, where that explains a gradient that all rows leave a part of.
+
+        The client's rounding decides on which side of its kink a unit lies whose input is zero but for it. Rows with
+        such a unit in the searched layer are not found to begin with.
+        """
+        if self.residual.rows_left or self.is_explained:
+            return self
+        best, network = self, self.residual.network
+        codes, values = self.cells
+        errors = network.errors_of_rows(network.forward(self.residual.x), self.residual.counts)
+        for hair, j, sign in product(HAIRS, range(values.shape[1]), (-1, 1)):
+            moved = values.clone()
+            moved[:, j] += sign * hair * self.space.encoder.deviation[j]
+            other = network.errors_of_rows(network.forward(self.space.encode((codes, moved))), self.residual.counts)
+            jumps = [(a - b).abs().amax(-1) > SWITCHED * b.abs().amax(-1) for a, b in zip(other, errors, strict=True)]
+            for row in torch.stack(jumps).any(0).nonzero().flatten().tolist():
+                numbers = best.cells[1].clone()
+                numbers[row, j] = moved[row, j]
+                residual = best.residual.explaining(self.space.encode((codes, numbers)), self.residual.counts)
+                if residual.relative < best.residual.relative:
+                    best = replace(best, residual=residual, cells=(codes, numbers))
+            if best.is_explained:
+                return best
+        return self
 
 
 def _first_singular_values(residual: Residual, scale: Tensor) -> Tensor:
