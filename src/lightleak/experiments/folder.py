@@ -141,8 +141,8 @@ def _lives(process: int) -> bool:
 def set_aside_damaged(folder: Path, about: Collection[Path]) -> None:
     """Rename every file of a run that cannot be read, and the unit it belongs to, so that the run makes them again.
 
-    Checks JSON files, reconstructions, what is kept of people, and weights of this run and of runs within its folder. Checkpoints are checked
-    when they are used.
+    Checks JSON files, reconstructions, what is kept of people, and weights of this run and of runs within its folder.
+    Checkpoints are checked when they are used.
 
     Args:
         folder: of a run, a reproduction or a study.
