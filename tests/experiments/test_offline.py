@@ -103,6 +103,20 @@ def test_a_row_says_that_labels_were_restored_where_none_were_shared(
             assert {unit.facts["labels"] for unit in stored_units(config, tmp_path / folder)} == {said}
 
 
+def test_added_captures_are_numbered_as_in_a_fresh_folder(
+    tmp_path: Path, tiny: Any, save_captures: Save, silent: Console
+) -> None:
+    root, config = tmp_path / "captures", tiny(attacks={"random": {}})
+    save_captures(root / "m", sizes=(3,))
+    attack_captures(config, root, tmp_path / "run", console=silent)
+    save_captures(root / "a", sizes=(3, 4))  # sorted before those that are attacked already
+    resumed = attack_captures(config, root, tmp_path / "run", console=silent)
+    fresh = attack_captures(config, root, tmp_path / "fresh", console=silent)
+    assert [row["batch_index"] for row in resumed["rows"]] == [0, 1, 2]
+    numbers = [[(row["unit"], row["batch_index"]) for row in found["rows"]] for found in (resumed, fresh)]
+    assert numbers[0] == numbers[1]
+
+
 @pytest.mark.usefixtures("no_attack")
 def test_truth_with_one_row_changed_is_refused(tmp_path: Path, tiny: Any, save_captures: Save, silent: Console) -> None:
     _, folder = save_captures(tmp_path / "captures", sizes=(3, 16))

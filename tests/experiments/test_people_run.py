@@ -1,6 +1,7 @@
 """Whole epochs and rounds: every batch is captured, every row is somebody's, and redaction leaves counts alone."""
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -148,6 +149,28 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(tmp_path: Path, tiny: Config
     (folder / "people" / f"{gone.stem}.npz").unlink()
     run_audit(resumed_config(folder), folder, console=silent)
     pd.testing.assert_frame_equal(lightleak.load_people(folder), lightleak.load_people(run))
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "deleted"])
+def test_what_is_kept_of_people_is_made_again(
+    tmp_path: Path, run: Path, silent: Console, caplog: pytest.LogCaptureFixture, damage: str
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(run, folder)
+    file = sorted((folder / "people").glob("random-*"))[0]
+    if damage == "deleted":
+        file.unlink()
+        (folder / "people.json").unlink()
+    else:
+        content = file.read_bytes()
+        middle = len(content) // 2
+        changed = content[:middle] + bytes([content[middle] ^ 255]) + content[middle + 1 :]
+        file.write_bytes(content[:middle] if damage == "cut" else changed)
+    results = run_audit(resumed_config(folder), folder, console=silent)
+    again, before = ([{**one, "means": None} for one in found["people"]] for found in (results, results_of(run)))
+    assert again == before
+    pd.testing.assert_frame_equal(lightleak.load_people(folder), lightleak.load_people(run))
+    assert file.name in caplog.text and (folder / "units" / f"{file.stem}.json.damaged-1").is_file()
 
 
 def test_python_and_the_command_read_the_people(tmp_path: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """What rows say of an update: the same whether it is told by the config or by the update itself."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from lightleak.defenses.horizontal.noise import GaussianNoise
+from lightleak.defenses.horizontal.privacy_accounting import gaussian_epsilon
 from lightleak.experiments.clients import FreshClients, FreshFedAvgClients
 from lightleak.experiments.experiment import Experiment, prepare_experiment
 from lightleak.experiments.federation_config import DefenseConfig, ProtocolConfig
@@ -83,6 +85,21 @@ def test_a_filter_is_accounted_for_the_size_of_the_network(experiment: Experimen
         DefenseConfig("dp_sgd", {"noise_multiplier": 1.0}),
     ):
         assert release_facts(config, experiment.spec, False) == {}
+
+
+@pytest.mark.parametrize("name", ["flower_local_dp", "nvflare_svt"])
+def test_several_releases_of_the_same_rows_spend_more_than_one(tiny: Any, name: str) -> None:
+    said = {}
+    for releases in (1, 20):
+        settings = {"initial__releases": releases, "training__epochs": 0, "capture__epochs": []}
+        config = tiny(**settings, defense={"name": name}, labels="restored", attacks={"exact_joint": {}})
+        unit, *_ = plan_units(config, prepare_experiment(config), Path("missing"))
+        said[releases] = unit.facts["release_epsilon"]
+    # mu of Gaussian differential privacy adds in squares (Dong et al. 2019, Corollary 3.3), a pure epsilon as it is.
+    mu = 2 / math.sqrt(2 * math.log(1.25 / 1e-5))
+    expected = 20 * said[1] if name == "nvflare_svt" else gaussian_epsilon(1 / (mu * math.sqrt(20)), 1e-5)
+    assert said[20] == pytest.approx(expected)
+    assert said[20] > 5 * said[1]
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ class ClientRow(Row):
         n_clients: clients averaged into the update.
         releases: gradients of the same rows, sent in as many rounds, that the attack combined; left out: one.
         epsilon: what differential privacy the whole training grants.
-        release_epsilon: what it grants for one update whose batch is known to the server.
+        release_epsilon: what it grants for one update whose batch is known to the server, or for all ``releases``.
         delta: the probability with which it may fail.
         privacy_unit: what neighboring inputs of a framework's filter differ in: one ``client``'s whole update.
         column_accuracy: share of right cells by column.
@@ -268,6 +268,11 @@ class UpdateRow(ClientRow):
     def on_fedavg(self) -> bool:
         """Whether the update is a change of weights after local training."""
         return self.protocol == "fedavg"
+
+    @property
+    def released(self) -> str:
+        """What ``release_epsilon`` is about, in words."""
+        return "one update" if self.releases in (None, 1) else f"{self.releases} updates of the same rows"
 
     @property
     def proves_labels(self) -> bool:

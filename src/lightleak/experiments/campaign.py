@@ -48,6 +48,11 @@ class UpdatePack(Pack):
         return self.units[0].attack
 
     @property
+    def facts(self) -> Mapping[str, Mapping[str, Any]]:
+        """See `Pack.facts`: captures may have been added, which changes the numbers of others."""
+        return {unit.id: unit.facts for unit in self.units}
+
+    @property
     def cost(self) -> float:
         """Sum over the units."""
         return sum(unit.cost for unit in self.units)

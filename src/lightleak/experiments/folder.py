@@ -6,6 +6,7 @@ What a full disk, a kill or an interrupted copy has damaged is set aside, so tha
 import json
 import os
 import socket
+import zlib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -13,13 +14,14 @@ from multiprocessing import parent_process
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
+from zipfile import BadZipFile, ZipFile
 
 from filelock import FileLock, Timeout
 
 from lightleak.core.errors import UsageError
 from lightleak.core.stored import FILE_MODE, FOLDER_MODE, PARTIAL, is_tensor_file, set_aside, write_whole
 from lightleak.experiments.results import RESULTS_FILE
-from lightleak.experiments.unit import unit_file
+from lightleak.experiments.unit import PEOPLE, unit_file
 
 LOCK_FILE, HOLDER_FILE = ".lock", ".in-use.json"
 """The lock of a folder in use, which the system releases when its process dies, and who holds it."""
@@ -139,8 +141,8 @@ def _lives(process: int) -> bool:
 def set_aside_damaged(folder: Path, about: Collection[Path]) -> None:
     """Rename every file of a run that cannot be read, and the unit it belongs to, so that the run makes them again.
 
-    Checks JSON files, reconstructions and weights of this run and of runs within its folder. Checkpoints are checked
-    when they are used.
+    Checks JSON files, reconstructions, what is kept of people, and weights of this run and of runs within its folder.
+    Checkpoints are checked when they are used.
 
     Args:
         folder: of a run, a reproduction or a study.
@@ -150,6 +152,7 @@ def set_aside_damaged(folder: Path, about: Collection[Path]) -> None:
         damaged = [file for file in run.glob("*.json") if file not in about and not _is_json(file)]
         damaged += [file for file in run.glob("*/*.json") if not _is_json(file)]
         damaged += [file for file in run.glob("reconstructions/*.csv") if not _ends(file)]
+        damaged += [file for file in run.glob(f"{PEOPLE}/*.npz") if not _is_whole_archive(file)]
         damaged += [file for file in run.glob("models/*/*.safetensors") if not is_tensor_file(file)]
         for file in damaged:
             for unit in (file.stem, file.parent.name, f"model-{file.parent.name}"):
@@ -178,3 +181,14 @@ def _ends(file: Path) -> bool:
     except FileNotFoundError:
         return True
     return content.endswith(b"\n") and b"\0" not in content
+
+
+def _is_whole_archive(file: Path) -> bool:
+    """Whether every member of a zip file has the checksum that it names."""
+    try:
+        with ZipFile(file) as archive:
+            return archive.testzip() is None
+    except FileNotFoundError:
+        return True
+    except (BadZipFile, EOFError, zlib.error, NotImplementedError):
+        return False

@@ -51,6 +51,11 @@ class Pack(ABC):
         return type(self).__name__
 
     @property
+    def facts(self) -> Mapping[str, Mapping[str, Any]]:
+        """What the current plan says of rows, by unit id; a row kept by an earlier command may say otherwise."""
+        return {}
+
+    @property
     @abstractmethod
     def cost(self) -> float:
         """Relative work, above 0."""

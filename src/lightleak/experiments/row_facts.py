@@ -77,8 +77,10 @@ def capture_facts(update: ClientUpdate, index: int) -> dict[str, Any]:
     }
 
 
-def release_facts(config: DefenseConfig, spec: NetworkSpec, shares_statistics: bool) -> dict[str, Any]:
-    """Return what a framework's filter guarantees for one update of the network; empty for every other defense.
+def release_facts(
+    config: DefenseConfig, spec: NetworkSpec, shares_statistics: bool, releases: int = 1
+) -> dict[str, Any]:
+    """Return what a framework's filter guarantees for ``releases`` updates of the same rows; empty for other defenses.
 
     It changes gradients alone: nothing is guaranteed where the update also carries the batch's BatchNorm statistics.
     """
@@ -88,7 +90,7 @@ def release_facts(config: DefenseConfig, spec: NetworkSpec, shares_statistics: b
     network = build_network(spec, seed=0)
     if shares_statistics and batch_norms(network):
         return {}
-    return defense.release_privacy(sum(p.numel() for p in network.parameters()))
+    return defense.release_privacy(sum(p.numel() for p in network.parameters()), releases)
 
 
 def defense_facts(config: DefenseConfig, training: Path, local_epochs: int = 1) -> dict[str, Any]:

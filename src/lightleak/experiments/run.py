@@ -12,9 +12,10 @@ from rich.console import Console
 from lightleak.core.errors import UsageError
 from lightleak.core.private_files import private_files
 from lightleak.core.ranks import detect_ranks
+from lightleak.core.records import to_json
 from lightleak.core.stored import read_json, write_json, write_whole
 from lightleak.core.yaml_text import yaml_of
-from lightleak.experiments.campaign import rows_of, run_packs
+from lightleak.experiments.campaign import rows_by_unit, run_packs
 from lightleak.experiments.engine import Engine, open_engine
 from lightleak.experiments.environment import write_environment
 from lightleak.experiments.folder import opened_folder, require_reachable
@@ -133,17 +134,17 @@ def run_in_folder(
 
 def run_stages(config: Any, ready: Ready, folder: Path, engine: Engine, console: Console) -> dict[str, Any]:
     """Run the stages and return the content of ``results.json``; what is finished is written however they end."""
-    kind, ids = kind_of(config), list[str]()
+    kind, facts = kind_of(config), dict[str, Mapping[str, Any]]()
     has_begun = False
     try:
         for stage in ready.stages(folder, engine):
             has_begun = True
             if stage.has_rows:
-                ids += [id for pack in stage.packs for id in pack.ids]
+                facts |= {id: pack.facts.get(id, {}) for pack in stage.packs for id in pack.ids}
             run_packs(stage.packs, folder, engine, stage.noun, console.quiet)
     finally:
         if has_begun:
-            rows = kind.rows(rows_of(ids, folder))
+            rows = kind.rows([{**row, **to_json(facts[id])} for id, row in rows_by_unit(facts, folder)])
             results = write_results(folder, rows, kind.keys, kind.per, ready.left_out, kind.findings(folder))
             kind.leave(folder, rows)
             build_report(folder, redact=bool(config.redact))

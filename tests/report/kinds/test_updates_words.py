@@ -75,7 +75,7 @@ def test_every_fixed_field_has_a_phrase() -> None:
         "3 clients",
         "4 releases",
         "ε 2.94",
-        "ε of one update 4.38",
+        "ε of 4 updates of the same rows 4.38",
         "δ 1e-05",
     ]
     assert parts(first, wanted) == [

@@ -142,6 +142,20 @@ def test_the_checklist_answers_what_a_run_can_and_leaves_the_rest_to_the_control
             "One client's whole update",
             "Attacked under NVFlare SVTPrivacy",
         ),
+        (
+            UpdateRow(
+                attack="exact_joint",
+                defense="flower_local_dp",
+                releases=20,
+                release_epsilon=9.06,
+                delta=1e-5,
+                privacy_unit="client",
+            ),
+            "Flower local DP: epsilon 9.06, delta 1e-05 of 20 updates of the same rows",
+            "alone: over several it adds up, which is not counted",
+            "One client's whole update",
+            "Attacked under Flower local DP",
+        ),
     ],
 )
 def test_what_is_not_guaranteed_is_said(row: UpdateRow, epsilon: str, composition: str, unit: str, tested: str) -> None:

@@ -60,11 +60,12 @@ class FrameworkFilter(UpdateDefense):
             UnsupportedError: the framework is not installed.
         """
 
-    def release_privacy(self, n_parameters: int) -> dict[str, Any]:
-        """Return ``release_epsilon``, ``delta`` and ``privacy_unit`` of one update; empty if nothing is guaranteed.
+    def release_privacy(self, n_parameters: int, releases: int = 1) -> dict[str, Any]:
+        """Return ``release_epsilon``, ``delta`` and ``privacy_unit`` of an update; empty if nothing is guaranteed.
 
         Args:
             n_parameters: size of the update.
+            releases: updates of the same rows, each with noise of its own, which the guarantee is for together.
         """
         return {}
 
@@ -215,9 +216,9 @@ class NVFlareSVT(NVFlareFilter):
         """
         return self.epsilon + math.ceil(self.fraction * n_parameters) * self.noise_var
 
-    def release_privacy(self, n_parameters: int) -> dict[str, Any]:
+    def release_privacy(self, n_parameters: int, releases: int = 1) -> dict[str, Any]:
         """See `FrameworkFilter.release_privacy`; the sum that NVFlare's accountant reports, which is not verified."""
-        return {"release_epsilon": self.spent(n_parameters), "delta": 0.0, "privacy_unit": "client"}
+        return {"release_epsilon": releases * self.spent(n_parameters), "delta": 0.0, "privacy_unit": "client"}
 
 
 @UPDATE_DEFENSES.register(
@@ -366,15 +367,16 @@ class FlowerLocalDP(FlowerMod):
         """See `FlowerMod.mod`."""
         return mods.LocalDpMod(self.clipping_norm, self.sensitivity, self.epsilon, self.delta)
 
-    def release_privacy(self, n_parameters: int) -> dict[str, Any]:
+    def release_privacy(self, n_parameters: int, releases: int = 1) -> dict[str, Any]:
         """See `FrameworkFilter.release_privacy`.
 
         Local differential privacy is about any two updates, which clipping leaves ``2 * clipping_norm`` apart at most.
-        The epsilon is that of the noise which the mod adds, whatever ``epsilon`` it was configured with.
+        The epsilon is that of the noise which the mod adds, whatever ``epsilon`` it was configured with; the noise of
+        several releases counts as that of one divided by the root of their number (Dong et al. 2019, Corollary 3.3).
 
         >>> round(FlowerLocalDP(epsilon=1.0).release_privacy(21_000)["release_epsilon"], 2)
         1.61
         """
         deviation = self.sensitivity * math.sqrt(2 * math.log(1.25 / self.delta)) / self.epsilon
-        epsilon = gaussian_epsilon(deviation / (2 * self.clipping_norm), self.delta)
+        epsilon = gaussian_epsilon(deviation / (2 * self.clipping_norm * math.sqrt(releases)), self.delta)
         return {"release_epsilon": epsilon, "delta": self.delta, "privacy_unit": "client"}

@@ -129,7 +129,7 @@ _PARTS: Mapping[str, Callable[[UpdateRow], str]] = {
     "releases": lambda row: counted(row.releases or 1, "release"),
     "defense_strength": lambda row: _number(row.defense_strength, "strength", "g"),
     "epsilon": lambda row: _number(row.epsilon, "ε"),
-    "release_epsilon": lambda row: _number(row.release_epsilon, "ε of one update"),
+    "release_epsilon": lambda row: _number(row.release_epsilon, f"ε of {row.released}"),
     "delta": lambda row: _number(row.delta, "δ", "g"),
 }
 

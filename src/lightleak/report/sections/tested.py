@@ -222,7 +222,7 @@ def _guarantees(defended: Sequence[Row]) -> dict[str, str]:
             whole.append(f"{name}: epsilon {row.epsilon:.3g}{delta}")
         else:
             single.append(
-                f"{name}: epsilon {row.release_epsilon:.3g}{delta} of one update{CLAIMED.get(row.defense, '')}"
+                f"{name}: epsilon {row.release_epsilon:.3g}{delta} of {row.released}{CLAIMED.get(row.defense, '')}"
             )
     units = dict.fromkeys(UNITS.get(row.privacy_unit, str(row.privacy_unit)) for _, row in known)
     together = [f"{one}, of all steps of the training" for one in whole]

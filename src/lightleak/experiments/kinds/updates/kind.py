@@ -20,7 +20,13 @@ from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.engine import Engine
 from lightleak.experiments.experiment import Experiment, prepare_experiment
 from lightleak.experiments.kind import Checked, Kind, Ready, Stage
-from lightleak.experiments.kinds.updates.people import captured_people, read_summary, require_ids, write_people
+from lightleak.experiments.kinds.updates.people import (
+    captured_people,
+    read_summary,
+    require_ids,
+    set_aside_without_people,
+    write_people,
+)
 from lightleak.experiments.kinds.updates.plan import check_served, plan_units, stored_units
 from lightleak.experiments.kinds.updates.run_plan import plan_updates
 from lightleak.experiments.kinds.updates.summary import update_tables
@@ -66,6 +72,7 @@ class UpdatesKind(Kind[AuditConfig, Experiment]):
             else:
                 train(config, experiment, folder, console)
         units = plan_units(config, experiment, folder)
+        set_aside_without_people(config, units, folder)
         present = finished_files(folder)
         captured = [one for one in units if one.facts["source"] == "training"]
         ahead = [one for one in captured if unit_file(folder, one.id).name not in present]
@@ -147,6 +154,7 @@ def check_units(
     whole = [attack for attack in config.attacks if is_whole and attack not in left_out]
 
     def stages(folder: Path, engine: Engine) -> Iterator[Stage]:
+        set_aside_without_people(config, units, folder)
         yield attack_stage(units, config, folder, engine.device)
         if people is not None:
             population, places = people

@@ -13,13 +13,13 @@ from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.people import CSV_FILE, KEY
 from lightleak.core.records import write_record
 from lightleak.core.small_groups import without_small_groups
-from lightleak.core.stored import read_json, write_json, write_whole
+from lightleak.core.stored import read_json, set_aside, write_json, write_whole
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.image_scale import is_image_state
 from lightleak.data.prepared import PreparedTable
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment
-from lightleak.experiments.unit import Unit, people_file
+from lightleak.experiments.unit import PEOPLE, Unit, finished_files, people_file, unit_file
 from lightleak.metrics.identity import Behind, identify
 from lightleak.metrics.people.evidence import Proposed
 from lightleak.metrics.people.population import Population
@@ -49,6 +49,23 @@ def require_ids(captured: Sequence[tuple[Unit, GroundTruth | None]], experiment:
     for (unit, truth, _), own_inputs, own_labels in zip(found, inputs, labels, strict=True):
         if not (np.allclose(own_inputs, truth.inputs.float(), atol=1e-5) and own_labels.equal(truth.labels)):
             raise ObservationError(f"{unit.id}: the recorded rows are not those of the people whom the capture names")
+
+
+def set_aside_without_people(config: AuditConfig, units: Sequence[Unit], folder: Path) -> None:
+    """Have units run again that are finished but lack what they proposed for each person; none of a redacted run.
+
+    Args:
+        config: the attacks.
+        units: the plan.
+        folder: the run folder.
+    """
+    if config.redact and not (folder / PEOPLE).is_dir():
+        return
+    present = finished_files(folder)
+    for unit in units:
+        kept, people = unit_file(folder, unit.id), people_file(folder, unit.id)
+        if unit.keeps_people and kept.name in present and not people.is_file() and unit.observe()[1] is not None:
+            set_aside(kept, f"{people.name}, which belongs to it, is missing; both are made again")
 
 
 def write_people(

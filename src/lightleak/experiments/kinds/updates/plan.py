@@ -46,7 +46,8 @@ from lightleak.targets.spec import NetworkSpec
 def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> list[Unit]:
     """Every attack on every observation of the run, in a fixed order."""
     client = shared(fresh_clients(config, experiment).observe)
-    defended = release_facts(config.defense, experiment.spec, shares_statistics(config))
+    releases, stated = config.initial.releases, (config.defense, experiment.spec, shares_statistics(config))
+    defended = release_facts(*stated)
     if not config.defense.is_none:
         defended = defense_facts(config.defense, folder / TRAINING_FILE, config.protocol.local_epochs) | defended
     observed: list[tuple[str, Callable[[], Observed], dict[str, Any], bool]] = []
@@ -57,10 +58,11 @@ def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> lis
             facts = protocol_facts(config.protocol, size)
             source = "given" if experiment.spec.name.startswith(MEMORY) else "initial"
             facts |= {"batch_index": i, "source": source, "epoch": 0, "defense": "none"}
-            facts |= {"releases": config.initial.releases} if config.initial.releases > 1 else {}
+            facts |= {"releases": releases} if releases > 1 else {}
             # An epsilon is about the whole training and its sampled batches; a fresh client sends one whole batch,
             # which `release_epsilon` is about.
             facts |= {name: value for name, value in defended.items() if name != "epsilon"}
+            facts |= release_facts(*stated, releases)
             observed.append((f"initial-b{size}-{i:03d}", client(size, i), facts, False))
     if isinstance(defense_of(config.defense), DPSGD) and not config.protocol.is_fedavg:
         # Of the training alone: a fresh client has the rows it is given.

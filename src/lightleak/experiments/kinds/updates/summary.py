@@ -113,7 +113,8 @@ def _protocol_and_defense(groups: Sequence[dict[str, Any]]) -> list[str]:
         name, strength, epsilon, release = found
         said.append(f"defense {name}" + ("" if strength is None else f" {strength:g}"))
         said += [] if epsilon is None else [f"epsilon {epsilon:.3g} of the training"]
-        said += [] if release is None else [f"epsilon {release:.3g} of one update whose batch is known"]
+        updates = "one update" if (n := mean_of(groups[0], "releases")) is None else f"{n:g} updates"
+        said += [] if release is None else [f"epsilon {release:.3g} of {updates} whose batch is known"]
     return said
 
 
