@@ -2,7 +2,10 @@
 
 import io
 import json
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -225,6 +228,30 @@ def test_sigterm_ends_a_training_as_ctrl_c_does(
     assert signal.getsignal(signal.SIGTERM) is before
     assert Path("new/checkpoints/last.ckpt").is_file() and not Path("new/training.json").exists()
     assert lightleak_command("audit", "--resume", "new")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["list", "attacks"], ["explain", "exact"], ["data", "describe", "german"], AUDIT],
+    ids=lambda words: " ".join(words[:2]),
+)
+@pytest.mark.usefixtures("lightleak_command")
+def test_a_reader_that_leaves_ends_no_command(arguments: list[str]) -> None:
+    """As ``| head -1`` does; a pipe whose reader is gone already is the earliest case."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "lightleak", *arguments],
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=300,
+        )
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert arguments != AUDIT or Path("new/report.html").is_file()
 
 
 def test_an_interrupted_attack_is_gone_on_with_by_the_same_command(

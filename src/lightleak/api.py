@@ -15,6 +15,7 @@ from torch import nn
 
 from lightleak.callbacks.capture_store import Capture, load_update
 from lightleak.core.arguments import require_kind, require_path, whole_number
+from lightleak.core.console import SteadyConsole
 from lightleak.core.errors import DataError, UsageError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
@@ -344,7 +345,7 @@ def _leakage(output: Path | str, work: Callable[[Path, Console], Any], progress:
     folder = require_path("output", output)
     with private_files():
         if progress:
-            return Leakage(folder, work(folder, Console()))
+            return Leakage(folder, work(folder, SteadyConsole()))
         with quiet_lightning():
             return Leakage(folder, work(folder, Console(quiet=True, force_interactive=False)))
 
