@@ -118,6 +118,11 @@ AUDIT = ("audit", "config.yaml", "--output", "new")
         (["audit", "--resume"], "--resume"),
         (["attack", "config.yaml"], "--capture"),
         (["attack", "config.yaml", "--capture", "nowhere"], "--capture nowhere holds no captured update"),
+        (
+            ["attack", "config.yaml", "--capture", "x", "--plan"],
+            "unknown argument '--plan'; see lightleak attack --help",
+        ),
+        (["tune", "config.yaml", "--plan"], "unknown argument '--plan'; see lightleak tune --help"),
         (["reproduce"], "needs the name of a table or figure, LIST, or --all"),
         (["reproduce", "tableak-table1", "--all"], "needs the name of a table or figure, LIST, or --all"),
         (["reproduce", "--all", "--budget", "0"], "--budget must be more than 0 minutes, got 0"),

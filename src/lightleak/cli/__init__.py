@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from io import TextIOWrapper
 from pathlib import Path
 
-from lightleak.cli.arguments import check_words, split_arguments, unknown_word
+from lightleak.cli.arguments import BARE_FLAGS, check_words, split_arguments, unknown_word
 from lightleak.cli.exit_codes import DONE, FAILED, INTERRUPTED, TERMINATED, WRONG_USE
 from lightleak.cli.parser import build_parser
 from lightleak.core.console import SteadyConsole
@@ -39,8 +39,8 @@ def _run(arguments: list[str], console: SteadyConsole, termination: Termination)
         own, settings = split_arguments(arguments)
         parsed, unknown = build_parser().parse_known_args(own)
         rest = [*settings, *unknown]
-        if rest and not parsed.takes_settings:
-            raise UsageError(unknown_word(rest[0], arguments, parsed))
+        if odd := [word for word in rest if word in BARE_FLAGS] if parsed.takes_settings else rest:
+            raise UsageError(unknown_word(odd[0], arguments, parsed))
         folder = parsed.output_folder(parsed) if hasattr(parsed, "output_folder") else None
         command = parsed.command
         if folder is not None and command != "audit" and not detect_ranks().leads:
