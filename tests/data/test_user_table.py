@@ -173,6 +173,20 @@ def test_a_label_that_is_no_column_is_refused_with_the_columns() -> None:
         load_table(patients(), "sick")
 
 
+def test_columns_may_be_named_by_numbers_as_pandas_does_without_a_line_of_names() -> None:
+    frame = patients().assign(weight=[1, 2, 3, 4] * 25).set_axis(range(5), axis=1)
+    table = load_table(frame, label=4, drop=[0], categorical=[1], sensitive=[3])
+    assert [(column.name, column.is_numerical) for column in table.schema.columns] == [
+        ("1", False),
+        ("2", False),
+        ("3", False),
+    ]
+    assert (table.schema.label.name, table.schema.sensitive) == ("4", ("3",))
+    assert load_table(frame, label=4, group=0).schema.names == ("1", "2", "3")
+    with pytest.raises(DataError, match=r"label '9' is not a column of the table; columns: \['0', '1'"):
+        load_table(frame, label=9)
+
+
 def test_repeated_column_names_and_too_few_rows_are_refused() -> None:
     frame = patients()
     with pytest.raises(DataError, match=r"must differ from each other; repeated: \['age'\]"):
