@@ -121,7 +121,11 @@ def test_the_split_depends_on_seed_and_fraction() -> None:
     [
         ({"weight": np.where(np.arange(100) < 3, np.nan, 70.5 + np.arange(100))}, "'weight' has 3 missing values"),
         ({"ward": ["north", None] * 50}, "'ward' is constant .only .'north'."),
-        ({"ward": "north"}, "'ward' is constant"),
+        ({"ward": "north"}, r"'ward' is constant \(only \['north'\]\)"),
+        ({"weight": 1.0}, r"'weight' is constant \(only \[1.0\]\)"),
+        ({"weight": pd.array([2] * 100, dtype="Int64")}, r"'weight' is constant \(only \[2\]\)"),
+        ({"smoker": True}, r"'smoker' is constant \(only \[True\]\)"),
+        ({"weight": np.arange(100) * (1 + 1j)}, r"'weight' holds complex numbers .*: put real and imaginary parts in"),
         ({"ward": ["a", "b", None, "a"] * 25}, "'ward' has 25 missing values"),
         ({"ill": "no"}, r"'ill' must have at least 2 classes, got \['no'\]"),
         ({"ill": ["no", "yes", None, "no"] * 25}, "'ill' has 25 missing values"),
@@ -138,6 +142,13 @@ def test_bad_columns_are_named(change, message) -> None:
     frame = patients().assign(**change)
     with pytest.raises(DataError, match=message):
         load_table(frame, "ill")
+
+
+def test_complex_numbers_are_no_numbers_of_a_schema() -> None:
+    frame = patients()
+    schema = load_table(frame, "ill").schema
+    with pytest.raises(DataError, match=r"'weight'.*: expected a number \(continuous\), got complex numbers"):
+        load_table(frame.assign(weight=frame["weight"] * 1j), "ill", schema)
 
 
 def test_strings_that_repeat_are_a_category_up_to_100() -> None:
