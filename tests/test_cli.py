@@ -2,7 +2,10 @@
 
 import io
 import json
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -115,6 +118,11 @@ AUDIT = ("audit", "config.yaml", "--output", "new")
         (["audit", "--resume"], "--resume"),
         (["attack", "config.yaml"], "--capture"),
         (["attack", "config.yaml", "--capture", "nowhere"], "--capture nowhere holds no captured update"),
+        (
+            ["attack", "config.yaml", "--capture", "x", "--plan"],
+            "unknown argument '--plan'; see lightleak attack --help",
+        ),
+        (["tune", "config.yaml", "--plan"], "unknown argument '--plan'; see lightleak tune --help"),
         (["reproduce"], "needs the name of a table or figure, LIST, or --all"),
         (["reproduce", "tableak-table1", "--all"], "needs the name of a table or figure, LIST, or --all"),
         (["reproduce", "--all", "--budget", "0"], "--budget must be more than 0 minutes, got 0"),
@@ -137,6 +145,11 @@ AUDIT = ("audit", "config.yaml", "--output", "new")
         (["data", "describe", "adlut"], "did you mean 'adult'"),
         (["data", "describe", "table.csv"], "table.csv is a file: name its label column with --label"),
         (["data", "describe", "table.csv", "--label", "ill"], "table table.csv does not exist"),
+        (["data", "describe", "german", "--label", "x"], "--label is for a file, and 'german' is a dataset"),
+        (["data", "describe", "german", "--drop", "x"], "--drop is for a file, and 'german' is a dataset"),
+        (["data", "describe", "german", "--categorical", "x"], "--categorical is for a file"),
+        (["data", "describe", "german", "--missing", "refuse"], "--missing is for a file"),
+        (["data", "describe", "."], "is no file but a folder; name a file in it (.csv, "),
         (["list"], "what"),
         (["list", "attakcs"], "'attakcs'"),
     ],
@@ -225,6 +238,30 @@ def test_sigterm_ends_a_training_as_ctrl_c_does(
     assert signal.getsignal(signal.SIGTERM) is before
     assert Path("new/checkpoints/last.ckpt").is_file() and not Path("new/training.json").exists()
     assert lightleak_command("audit", "--resume", "new")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["list", "attacks"], ["explain", "exact"], ["data", "describe", "german"], AUDIT],
+    ids=lambda words: " ".join(words[:2]),
+)
+@pytest.mark.usefixtures("lightleak_command")
+def test_a_reader_that_leaves_ends_no_command(arguments: list[str]) -> None:
+    """As ``| head -1`` does; a pipe whose reader is gone already is the earliest case."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "lightleak", *arguments],
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=300,
+        )
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert arguments != AUDIT or Path("new/report.html").is_file()
 
 
 def test_an_interrupted_attack_is_gone_on_with_by_the_same_command(
@@ -449,6 +486,23 @@ def test_data_list_says_which_files_are_here(
     lines = {line.strip("│┃ ").split()[0]: line for line in out.splitlines() if line.strip("│┃ ")}
     assert set(DATASETS.names()) <= set(lines)
     assert "yes" in lines["bank"] and "0 of" in lines["adult"] and "not needed" in lines["german"]
+
+
+@pytest.mark.parametrize("name", ["german", "synthetic"])
+def test_data_prepare_says_that_there_is_nothing_to_download(lightleak_command: Command, name: str) -> None:
+    code, out, err = lightleak_command("data", "prepare", name)
+    assert (code, err) == (0, "")
+    assert out == f"{name}: nothing needs to be downloaded; it is generated, or part of an installed package\n"
+
+
+@pytest.mark.parametrize("more", [[], ["--label", "ill"]], ids=["", "label"])
+def test_a_file_without_an_ending_is_no_dataset(lightleak_command: Command, more: list[str]) -> None:
+    Path("noext").write_text("age,ill\n")
+    code, _, err = lightleak_command("data", "describe", "./noext", *more)
+    assert code == 2
+    assert_one_message(
+        err, "table noext must be one of .csv, .csv.gz, .tsv, .tsv.gz, .txt, .parquet, .pq, got 'no suffix'"
+    )
 
 
 def test_data_describe_shows_columns_of_a_dataset_and_of_a_file(lightleak_command: Command) -> None:

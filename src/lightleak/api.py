@@ -15,6 +15,7 @@ from torch import nn
 
 from lightleak.callbacks.capture_store import Capture, load_update
 from lightleak.core.arguments import require_kind, require_path, whole_number
+from lightleak.core.console import SteadyConsole
 from lightleak.core.errors import DataError, UsageError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
@@ -138,16 +139,16 @@ class Leakage:
 
 def prepare(
     data: pd.DataFrame | Path | str,
-    label: str,
+    label: str | int,
     *,
     schema: TableSchema | Path | str | None = None,
-    drop: Sequence[str] = (),
+    drop: Sequence[str | int] = (),
     missing: MissingPolicy = "refuse",
     encoding: Encoding = "standardized",
     seed: int = 0,
     name: str | None = None,
-    categorical: Sequence[str] = (),
-    sensitive: Sequence[str] = (),
+    categorical: Sequence[str | int] = (),
+    sensitive: Sequence[str | int] = (),
 ) -> PreparedTable:
     """Read your own table and fit its encoder.
 
@@ -185,7 +186,7 @@ def audit_model(
     data: PreparedTable | pd.DataFrame | Path | str,
     model: Model = "mlp",
     *,
-    label: str | None = None,
+    label: str | int | None = None,
     output: Path | str,
     attacks: Attacks | None = None,
     batch_size: int | Sequence[int] = 32,
@@ -344,7 +345,7 @@ def _leakage(output: Path | str, work: Callable[[Path, Console], Any], progress:
     folder = require_path("output", output)
     with private_files():
         if progress:
-            return Leakage(folder, work(folder, Console()))
+            return Leakage(folder, work(folder, SteadyConsole()))
         with quiet_lightning():
             return Leakage(folder, work(folder, Console(quiet=True, force_interactive=False)))
 
@@ -378,9 +379,9 @@ def _device(device: Any, settings: Mapping[str, Any] | None) -> str:
     return str(device)
 
 
-def _prepared(data: Any, label: str | None) -> PreparedTable:
+def _prepared(data: Any, label: str | int | None) -> PreparedTable:
     if isinstance(data, PreparedTable):
-        if label is not None and label != data.schema.label.name:
+        if label is not None and str(label) != data.schema.label.name:
             raise UsageError(f"the table was prepared with label {data.schema.label.name!r}, got label {label!r}")
         return data
     if label is None:

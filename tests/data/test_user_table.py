@@ -121,7 +121,11 @@ def test_the_split_depends_on_seed_and_fraction() -> None:
     [
         ({"weight": np.where(np.arange(100) < 3, np.nan, 70.5 + np.arange(100))}, "'weight' has 3 missing values"),
         ({"ward": ["north", None] * 50}, "'ward' is constant .only .'north'."),
-        ({"ward": "north"}, "'ward' is constant"),
+        ({"ward": "north"}, r"'ward' is constant \(only \['north'\]\)"),
+        ({"weight": 1.0}, r"'weight' is constant \(only \[1.0\]\)"),
+        ({"weight": pd.array([2] * 100, dtype="Int64")}, r"'weight' is constant \(only \[2\]\)"),
+        ({"smoker": True}, r"'smoker' is constant \(only \[True\]\)"),
+        ({"weight": np.arange(100) * (1 + 1j)}, r"'weight' holds complex numbers .*: put real and imaginary parts in"),
         ({"ward": ["a", "b", None, "a"] * 25}, "'ward' has 25 missing values"),
         ({"ill": "no"}, r"'ill' must have at least 2 classes, got \['no'\]"),
         ({"ill": ["no", "yes", None, "no"] * 25}, "'ill' has 25 missing values"),
@@ -138,6 +142,13 @@ def test_bad_columns_are_named(change, message) -> None:
     frame = patients().assign(**change)
     with pytest.raises(DataError, match=message):
         load_table(frame, "ill")
+
+
+def test_complex_numbers_are_no_numbers_of_a_schema() -> None:
+    frame = patients()
+    schema = load_table(frame, "ill").schema
+    with pytest.raises(DataError, match=r"'weight'.*: expected a number \(continuous\), got complex numbers"):
+        load_table(frame.assign(weight=frame["weight"] * 1j), "ill", schema)
 
 
 def test_strings_that_repeat_are_a_category_up_to_100() -> None:
@@ -171,6 +182,20 @@ def test_one_class_is_refused_under_a_given_schema_too() -> None:
 def test_a_label_that_is_no_column_is_refused_with_the_columns() -> None:
     with pytest.raises(DataError, match=r"label 'sick' is not a column of the table; columns: \['age'"):
         load_table(patients(), "sick")
+
+
+def test_columns_may_be_named_by_numbers_as_pandas_does_without_a_line_of_names() -> None:
+    frame = patients().assign(weight=[1, 2, 3, 4] * 25).set_axis(range(5), axis=1)
+    table = load_table(frame, label=4, drop=[0], categorical=[1], sensitive=[3])
+    assert [(column.name, column.is_numerical) for column in table.schema.columns] == [
+        ("1", False),
+        ("2", False),
+        ("3", False),
+    ]
+    assert (table.schema.label.name, table.schema.sensitive) == ("4", ("3",))
+    assert load_table(frame, label=4, group=0).schema.names == ("1", "2", "3")
+    with pytest.raises(DataError, match=r"label '9' is not a column of the table; columns: \['0', '1'"):
+        load_table(frame, label=9)
 
 
 def test_repeated_column_names_and_too_few_rows_are_refused() -> None:

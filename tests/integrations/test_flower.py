@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -254,6 +255,41 @@ def test_a_reply_that_does_not_count_its_rows_is_left_out(federation: Any) -> No
     with pytest.warns(UserWarning, match="client 7 of round 0 was not captured: n_rows must be at least 1, got 0"):
         assert strategy.aggregate_train(1, [message(before)]) == 1
     assert not recorder.captured
+
+
+@pytest.mark.parametrize("rounds", [(0,), (5,)], ids=["captured", "not captured"])
+@pytest.mark.parametrize(
+    ("metrics", "warning"),
+    [
+        ({"rows": float("nan")}, "client 7 of round 0 was not captured: n_rows must be a whole number, got nan"),
+        ({"rows": float("inf")}, "n_rows must be a whole number, got inf"),
+        ({"rows": [6, 7]}, r"n_rows must be a whole number, got \[6, 7\]"),
+        ({"rows": 6.7}, "n_rows must be a whole number, got 6.7"),
+        ({"rows": 6, "partition-id": float("nan")}, "client must be a whole number, got nan"),
+        ({"rows": 6, "partition-id": [1]}, r"client must be a whole number, got \[1\]"),
+        ({"rows": 6, "partition-id": -3}, "client -3 of round 0 was not captured: client must be at least 0, got -3"),
+    ],
+)
+def test_no_metric_of_a_client_stops_the_federation(
+    federation: Any, tmp_path: Path, rounds: tuple[int, ...], metrics: dict[str, Any], warning: str
+) -> None:
+    made = federation(hidden=[4])
+    before = made.network().state_dict()
+    recorder = RoundRecorder(made.view(), rounds=rounds, keep=True, root=tmp_path / "captures")
+    strategy = CapturingStrategy(Scripted([message(before, node) for node in (7, 8)]), recorder)
+    strategy.configure_train(1, None, None, None)
+    replies = [message(before, 7, **metrics), message(before, 8, **{"rows": 6.0, "partition-id": 2.0})]
+    with pytest.warns(UserWarning, match=warning) if rounds == (0,) else nullcontext():
+        assert strategy.aggregate_train(1, replies) == 2
+    assert [taken.client for taken in recorder.captured] == ([2] if rounds == (0,) else [])
+
+
+def test_a_reply_of_a_node_that_was_sent_nothing_is_left_out(federation: Any) -> None:
+    made = federation(hidden=[4])
+    recorder = RoundRecorder(made.view(), rounds=(0,), keep=True)
+    strategy = CapturingStrategy(Scripted([]), recorder)
+    with pytest.warns(UserWarning, match="client 9 of round 0 was not captured: nothing was sent to it"):
+        assert strategy.aggregate_train(1, [message(made.network().state_dict(), 9, rows=6)]) == 1
 
 
 def test_arrays_of_a_plain_list_have_an_order_and_no_names() -> None:

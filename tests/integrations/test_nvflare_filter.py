@@ -120,6 +120,8 @@ def test_what_passes_is_not_changed(federation: Any, tmp_path: Path) -> None:
         ("site-9", {}, "WEIGHTS", {"n_rows": 6}, "what it was sent is not known"),
         ("site-1", {}, "WEIGHT_DIFF", {"n_rows": 6}, "it sends WEIGHT_DIFF, the view says 'weights'"),
         ("site-1", {}, "WEIGHTS", {}, "n_rows must be at least 1, got 0"),
+        ("site-1", {}, "WEIGHTS", {"n_rows": float("nan")}, "n_rows must be a whole number, got nan"),
+        ("site-1", {}, "WEIGHTS", {"n_rows": 6.7}, "n_rows must be a whole number, got 6.7"),
         ("clinic", {}, "WEIGHTS", {"n_rows": 6}, "its name 'clinic' ends in no number"),
     ],
 )

@@ -89,6 +89,98 @@ def test_an_update_that_is_not_finite_is_left_out_and_the_next_is_not(federation
     assert [taken.client for taken in recorder.captured] == [1]
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rounds": 3}, r"rounds must be a list of whole numbers, such as \(0, 5\), got 3"),
+        ({"rounds": "0"}, "rounds must be a list of whole numbers, .* got '0'"),
+        ({"clients": ("site-1",)}, r"clients must be a list of whole numbers, .* got \('site-1',\)"),
+        ({"rows": (1, 2)}, "rows must be a function of client and round .* got tuple"),
+        ({"root": 3}, "root must be a path"),
+        ({"root": "file"}, "root must be a folder for captures, got 'file'; .* is a file"),
+        ({"root": "file/below"}, "root must be a folder for captures, got 'file/below'; .*/file' is a file"),
+    ],
+)
+def test_settings_that_cannot_record_are_refused(
+    federation: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    with pytest.raises(UsageError, match=message):
+        RoundRecorder(federation().view(), **{"rounds": (0,), "keep": True, **settings})
+
+
+def test_a_folder_that_cannot_be_written_is_refused(
+    federation: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.access", lambda *_: False)  # to root everything is writable
+    with pytest.raises(UsageError, match=r"captures'; .* cannot be written"):
+        RoundRecorder(federation().view(), rounds=(0,), root=tmp_path / "captures")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"labels": ["good"] * 6}, "client 0 of round 0 was not captured: .*'?str'?"),
+        ({"labels": "abc"}, "not captured: .*"),
+        ({"labels": [float("nan")] * 6}, "not captured: .*"),
+        ({"labels": [None] * 6}, "not captured: .*"),
+        ({"client": "site-1"}, "client site-1 of round 0 was not captured: client must be a whole number"),
+        ({"client": 1.5}, "client must be a whole number, got 1.5"),
+        ({"client": -1}, "client must be at least 0, got -1"),
+        ({"n_rows": 6.7}, "n_rows must be a whole number, got 6.7"),
+        ({"before": {0: 1}}, "not captured: .*"),
+        ({"before": None}, "before must be a state dict"),
+        ({"sent": "sparse"}, "not captured: .*"),
+    ],
+)
+def test_nothing_that_a_client_sends_stops_a_training(
+    federation: Any, tmp_path: Path, given: dict[str, Any], message: str
+) -> None:
+    made, root = federation(hidden=[4]), tmp_path / "captures"
+    before = made.network().state_dict()
+    if given.get("sent") == "sparse":
+        given = {"sent": {name: value.to_sparse() for name, value in before.items()}}
+    recorder = RoundRecorder(made.view(), rounds=(0,), root=root, keep=True)
+    with pytest.warns(UserWarning, match=message):
+        recorder.receive(**{"round_number": 0, "client": 0, "before": before, "sent": before, "n_rows": 6, **given})
+    assert not recorder.captured and not root.exists()
+    recorder.receive(0, 1.0, before, before, 6.0)  # type: ignore[arg-type]
+    assert [(taken.client, taken.update.facts.n_rows) for taken in recorder.captured] == [(1, 6)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (lambda client, number: 1 // 0, "was captured without truth: ZeroDivisionError"),
+        (
+            lambda client, number: (1, 2),
+            "was captured without truth: what rows returns must be PrivateRows, or None, got",
+        ),
+    ],
+)
+def test_rows_that_cannot_be_had_leave_the_update(federation: Any, rows: Any, message: str) -> None:
+    made = federation(hidden=[4])
+    recorder = RoundRecorder(made.view(), rounds=(0,), keep=True, rows=rows)
+    with pytest.warns(UserWarning, match=message):
+        received(recorder, made, clients=(0,))
+    assert [taken.truth for taken in recorder.captured] == [None]
+
+
+def test_a_capture_that_cannot_be_saved_leaves_no_folder(
+    federation: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, root = federation(hidden=[4]), tmp_path / "captures"
+    recorder = RoundRecorder(made.view(), rounds=(0,), root=root, rows=made.private, max_captures=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(ClientUpdate, "save", lambda *_: 1 // 0)
+        with pytest.warns(UserWarning, match="client 0 of round 0 was not captured: ZeroDivisionError"):
+            received(recorder, made, clients=(0,))
+    assert not list(root.iterdir())
+    received(recorder, made, clients=(1,))
+    assert len(find_captures(root)) == 1
+
+
 def test_rows_that_did_not_make_the_update_are_no_truth(federation: Any) -> None:
     made = federation(hidden=[4])
     recorder = RoundRecorder(made.view(), rounds=(0,), keep=True, rows=lambda client, _: made.private(2 - client))

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 
 from lightleak.core.bounds import bounded, check_settings
 from lightleak.core.errors import UsageError
@@ -27,12 +28,12 @@ class CaptureSchedule:
         """Check the bounds.
 
         Raises:
-            UsageError: nothing is chosen, or a number is below its bound.
+            UsageError: nothing is chosen, what is chosen is no list of whole numbers, or a number is below its bound.
         """
+        _check_numbers({"epochs": self.epochs, "steps": self.steps})
         if not len(self.epochs) and not len(self.steps):
             raise UsageError("nothing to capture: give epochs, such as (0, 5), or steps, such as (0, 100)")
         check_settings(self)
-        _check_numbers({"epochs": self.epochs, "steps": self.steps})
 
     def wants(self, epoch: int, step: int, taken_in_epoch: int) -> bool:
         """Whether this step is chosen, after so many captures in its epoch; the caller enforces ``max_captures``.
@@ -68,12 +69,12 @@ class RoundSchedule:
         """Check the bounds.
 
         Raises:
-            UsageError: no round is chosen, or a number is below its bound.
+            UsageError: no round is chosen, what is chosen is no list of whole numbers, or a number is below its bound.
         """
+        _check_numbers({"rounds": self.rounds, "clients": self.clients})
         if not len(self.rounds):
             raise UsageError("nothing to capture: give rounds, such as (0, 5)")
         check_settings(self)
-        _check_numbers({"rounds": self.rounds, "clients": self.clients})
 
     def choose(self, drawn: Sequence[int]) -> list[int]:
         """The clients to capture among those of a chosen round; the caller enforces ``max_captures``.
@@ -90,5 +91,8 @@ class RoundSchedule:
 
 def _check_numbers(chosen: Mapping[str, Collection[int]]) -> None:
     for name, numbers in chosen.items():
+        is_list = isinstance(numbers, Collection) and not isinstance(numbers, str)
+        if not is_list or not all(isinstance(number, Integral) for number in numbers):
+            raise UsageError(f"{name} must be a list of whole numbers, such as (0, 5), got {numbers!r}")
         if len(numbers) and min(numbers) < 0:
             raise UsageError(f"{name} are counted from 0, got {min(numbers)}")

@@ -1,6 +1,7 @@
 """Captures on disk: one folder each, readable by its owner only, complete or absent."""
 
 import json
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,11 +64,18 @@ def destination(root: Path | str | None, keep: bool) -> Path | None:
     """Return the folder for captures, None where they are kept in memory alone.
 
     Raises:
-        UsageError: they would be neither written nor kept.
+        UsageError: they would be neither written nor kept, or no folder can be written there.
     """
-    if root is None and not keep:
-        raise UsageError("captures would be lost: give a folder (root=...) or keep them in memory (keep=True)")
-    return None if root is None else Path(root)
+    if root is None:
+        if not keep:
+            raise UsageError("captures would be lost: give a folder (root=...) or keep them in memory (keep=True)")
+        return None
+    root = require_path("root", root)
+    existing = next(path for path in (root, *root.absolute().parents) if path.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        what = "cannot be written" if existing.is_dir() else "is a file"
+        raise UsageError(f"root must be a folder for captures, got {str(root)!r}; {str(existing)!r} {what}")
+    return root
 
 
 def require_unused(root: Path | None) -> None:
@@ -133,11 +141,15 @@ def save_capture(root: Path | str, update: ClientUpdate, truth: GroundTruth | No
         if folder.exists():
             shutil.rmtree(folder)
         folder.mkdir()
-        if truth is not None:
-            truth.save(folder / "truth")
-        # The observation comes last and under its name only when whole: an interrupted save leaves no capture.
-        update.save(folder / "observation.partial")
-        (folder / "observation.partial").rename(folder / "observation")
+        try:
+            if truth is not None:
+                truth.save(folder / "truth")
+            # The observation comes last and under its name only when whole: an interrupted save leaves no capture.
+            update.save(folder / "observation.partial")
+            (folder / "observation.partial").rename(folder / "observation")
+        except BaseException:  # private rows do not stay without the capture that they belong to
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
     return folder
 
 

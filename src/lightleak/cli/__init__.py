@@ -8,11 +8,10 @@ from contextlib import nullcontext
 from io import TextIOWrapper
 from pathlib import Path
 
-from rich.console import Console
-
-from lightleak.cli.arguments import check_words, split_arguments, unknown_word
+from lightleak.cli.arguments import BARE_FLAGS, check_words, split_arguments, unknown_word
 from lightleak.cli.exit_codes import DONE, FAILED, INTERRUPTED, TERMINATED, WRONG_USE
 from lightleak.cli.parser import build_parser
+from lightleak.core.console import SteadyConsole
 from lightleak.core.errors import UsageError
 from lightleak.core.plugins import load_plugins
 from lightleak.core.private_files import private_files
@@ -27,12 +26,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without a character shows a question mark
-    console = Console() if detect_ranks().leads else Console(quiet=True, force_interactive=False)
+    console = SteadyConsole() if detect_ranks().leads else SteadyConsole(quiet=True, force_interactive=False)
     with interrupted_by_sigterm() as termination:
         return _run(arguments, console, termination)
 
 
-def _run(arguments: list[str], console: Console, termination: Termination) -> int:
+def _run(arguments: list[str], console: SteadyConsole, termination: Termination) -> int:
     folder, command = None, ""
     try:
         check_words(arguments)
@@ -40,8 +39,8 @@ def _run(arguments: list[str], console: Console, termination: Termination) -> in
         own, settings = split_arguments(arguments)
         parsed, unknown = build_parser().parse_known_args(own)
         rest = [*settings, *unknown]
-        if rest and not parsed.takes_settings:
-            raise UsageError(unknown_word(rest[0], arguments, parsed))
+        if odd := [word for word in rest if word in BARE_FLAGS] if parsed.takes_settings else rest:
+            raise UsageError(unknown_word(odd[0], arguments, parsed))
         folder = parsed.output_folder(parsed) if hasattr(parsed, "output_folder") else None
         command = parsed.command
         if folder is not None and command != "audit" and not detect_ranks().leads:
@@ -66,7 +65,7 @@ def _run(arguments: list[str], console: Console, termination: Termination) -> in
 
 
 def _complain(message: str) -> None:
-    Console(stderr=True).print(f"lightleak: {message}", markup=False, highlight=False, soft_wrap=True)
+    SteadyConsole(stderr=True).print(f"lightleak: {message}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _resume_hint(command: str, folder: Path | None) -> str:

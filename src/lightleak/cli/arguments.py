@@ -17,7 +17,7 @@ VALUE_FLAGS = {
 """Commands that take a config, whose settings are flags, and their own flags that take a value."""
 
 BARE_FLAGS = ("--plan", "--help")
-"""Flags of these commands that take no value."""
+"""Flags that take no value, of some of these commands; settings of none."""
 
 COMMA_FLAGS = ("--attacks", "--batch-sizes", "--categorical", "--drop", "--settings")
 """Flags that take several values as one word."""

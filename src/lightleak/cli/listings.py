@@ -43,7 +43,12 @@ def data_prepare(parsed: argparse.Namespace, console: Console) -> None:
     """Download the official files of a dataset."""
     from lightleak.data.download import prepare
 
-    for file in prepare(parsed.name, parsed.data, parsed.force):
+    files = prepare(parsed.name, parsed.data, parsed.force)
+    if not files:
+        console.print(
+            f"{parsed.name}: nothing needs to be downloaded; it is generated, or part of an installed package"
+        )
+    for file in files:
         checked = "checksum verified" if file.verified else "no checksum known"
         console.print(f"{file.path}  sha256 {file.sha256} ({checked})", soft_wrap=True, highlight=False)
 
@@ -53,15 +58,22 @@ def data_describe(parsed: argparse.Namespace, console: Console) -> None:
     from lightleak.data.codes import column_notices
     from lightleak.data.datasets import DATASETS, load_dataset
     from lightleak.data.encoder import TableEncoder
+    from lightleak.data.table_file import require_table_file
     from lightleak.data.user_table import load_table
 
-    if parsed.name in DATASETS or not Path(parsed.name).suffix:
+    path = Path(parsed.name)
+    if parsed.name in DATASETS or not (path.suffix or path.exists()):
         table = load_dataset(parsed.name)
+        for flag in ("label", "drop", "categorical", "missing"):
+            if getattr(parsed, flag) is not None:
+                raise UsageError(f"--{flag} is for a file, and {parsed.name!r} is a dataset; remove --{flag}")
     elif parsed.label is None:
+        if path.exists():
+            require_table_file(path)
         raise UsageError(f"{parsed.name} is a file: name its label column with --label")
     else:
-        dropped, codes = names(parsed.drop), names(parsed.categorical)
-        table = load_table(Path(parsed.name), parsed.label, drop=dropped, missing=parsed.missing, categorical=codes)
+        dropped, codes, missing = names(parsed.drop), names(parsed.categorical), parsed.missing or "refuse"
+        table = load_table(path, parsed.label, drop=dropped, missing=missing, categorical=codes)
     schema, shares = table.schema, table.train[table.schema.label.name].value_counts(normalize=True)
     rows = f": {len(table.train)} training rows, {len(table.test)} test rows"
     console.print(Text.assemble(table.card.title, rows), soft_wrap=True)  # a Text: names of a user's are no markup

@@ -206,7 +206,6 @@ def _add_data_describe(steps: Commands) -> None:
     add(
         "--missing",
         choices=["refuse", "impute", "category"],
-        default="refuse",
         help="missing values of a file: refuse the file (default), impute the median or the most frequent category, or "
         "make missing a category (of numbers: impute)",
     )

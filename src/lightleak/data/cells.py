@@ -192,6 +192,8 @@ def fill(column: Column, values: pd.Series) -> pd.Series:
 
 
 def _numbers(column: Column, cells: pd.Series) -> pd.Series:
+    if pd.api.types.is_complex_dtype(cells):  # float64 would keep the real parts alone
+        raise DataError(f"{column}: expected a number ({column.kind}), got complex numbers")
     numbers = pd.to_numeric(cells, errors="coerce").astype("float64")
     broken = cells[numbers.isna() & cells.notna()]
     if len(broken):

@@ -181,6 +181,9 @@ def _problem(cells: pd.Series, fills: bool, words: Sequence[str], is_category: b
     if holds_dates(cells) or pd.api.types.is_timedelta64_dtype(cells):
         fix = "drop it, or put a number in its place, such as days since the first date"
         return ColumnProblem(name, f"holds dates ({present.iloc[0]})", fix, drops=True)
+    if pd.api.types.is_complex_dtype(cells):
+        fix = "put real and imaginary parts in columns of their own, or drop it"
+        return ColumnProblem(name, f"holds complex numbers ({present.iloc[0]})", fix, drops=True)
     if holds_decimal_commas(cells):
         first = next(value for value in present if "," in value).strip()
         fix = "write them with points (pandas.read_csv reads them with decimal=','), or declare categories in a schema"
@@ -207,8 +210,7 @@ def _problem(cells: pd.Series, fills: bool, words: Sequence[str], is_category: b
         what = f"looks like an identifier ({len(present)} different whole numbers, nearly in a row)"
         return ColumnProblem(name, what, "drop it (data.drop), or declare it in a schema", drops=True)
     if present.nunique() < 2:
-        only = present.iloc[0]
-        what = f"is constant (only [{only!r}]){read_as_missing(words)}"
+        what = f"is constant (only {present.iloc[:1].tolist()}){read_as_missing(words)}"
         return ColumnProblem(name, what, f"drop it or declare it in a schema{_keep(name, words)}", drops=True)
     gaps = int(cells.isna().sum())
     if gaps and not fills:

@@ -44,23 +44,28 @@ def read_table(path: Path, texts: Collection[str] = ()) -> pd.DataFrame:
     Raises:
         DataError: the file is missing, unreadable, of another format, or repeats the name of a column.
     """
-    if not path.is_file():
-        raise DataError(f"table {path} does not exist or is no file")
-    name = path.name.lower()
+    require_table_file(path)
     with reading(path):
-        if name.endswith(_PARQUET):
+        if path.name.lower().endswith(_PARQUET):
             return pd.read_parquet(path)
-        if name.endswith(_CSV):
-            separator = _separator(path)
-            names = pd.read_csv(path, sep=separator, header=None, nrows=1, dtype=str, keep_default_na=False).iloc[0]
-            require_distinct(names[names != ""], path.name)
-            frame = pd.read_csv(path, sep=separator, converters=dict.fromkeys(texts, _text), low_memory=False)
-            frame = frame.assign(**{column: _without_zeros(frame[column]) for column in texts if column in frame})
-            return frame if separator == "," else _with_points(frame, texts)
-    raise DataError(
-        f"table {path} must be one of {', '.join(_CSV + _PARQUET)}, got {path.suffix or 'no suffix'!r}; export it as "
-        "one of these, or read it by pandas and hand the DataFrame to lightleak.prepare"
-    )
+        separator = _separator(path)
+        names = pd.read_csv(path, sep=separator, header=None, nrows=1, dtype=str, keep_default_na=False).iloc[0]
+        require_distinct(names[names != ""], path.name)
+        frame = pd.read_csv(path, sep=separator, converters=dict.fromkeys(texts, _text), low_memory=False)
+        frame = frame.assign(**{column: _without_zeros(frame[column]) for column in texts if column in frame})
+        return frame if separator == "," else _with_points(frame, texts)
+
+
+def require_table_file(path: Path) -> None:
+    """Raise `DataError` unless a file is there, with an ending that `read_table` knows."""
+    if not path.is_file():
+        what = f"is no file but a folder; name a file in it ({', '.join(_CSV + _PARQUET)})" * path.is_dir()
+        raise DataError(f"table {path} {what or 'does not exist or is no file'}")
+    if not path.name.lower().endswith(_CSV + _PARQUET):
+        raise DataError(
+            f"table {path} must be one of {', '.join(_CSV + _PARQUET)}, got {path.suffix or 'no suffix'!r}; export it "
+            "as one of these, or read it by pandas and hand the DataFrame to lightleak.prepare"
+        )
 
 
 def read_spelling(path: Path, frame: pd.DataFrame) -> Spelling:

@@ -27,17 +27,19 @@ from lightleak.data.table_file import Spelling, read_spelling, read_table, requi
 
 def load_table(
     source: Path | str | pd.DataFrame,
-    label: str,
+    label: str | int,
     schema: TableSchema | Path | str | None = None,
     test_fraction: float = 0.2,
     seed: int = 0,
-    sensitive: Sequence[str] = (),
-    group: str | None = None,
-    drop: Sequence[str] = (),
+    sensitive: Sequence[str | int] = (),
+    group: str | int | None = None,
+    drop: Sequence[str | int] = (),
     missing: MissingPolicy = "refuse",
-    categorical: Sequence[str] = (),
+    categorical: Sequence[str | int] = (),
 ) -> Table:
     """Make a table of a user's file or DataFrame.
+
+    Names of columns are text: 2, as pandas numbers the columns of a file without names, is "2".
 
     Args:
         source: ``.csv``, ``.tsv`` (also gzipped), ``.parquet`` or a DataFrame. Where cells are not separated by commas,
@@ -65,6 +67,8 @@ def load_table(
     >>> load_table(frame, label="ill", test_fraction=0.25).schema.names
     ('age',)
     """
+    label, group = str(label), None if group is None else str(group)
+    sensitive, drop, categorical = map(_as_text, (sensitive, drop, categorical))
     given = None if schema is None else _given(schema, label, sensitive)
     texts = _declared_texts(given, categorical)
     if isinstance(source, pd.DataFrame):
@@ -106,6 +110,11 @@ def load_table(
         possible_codes=tuple(column for column in schema.names if column in codes),
         possible_identifiers=possible_identifiers(frame, schema),
     )
+
+
+def _as_text(names: Sequence[str | int]) -> Sequence[str]:
+    """Names of columns as text; a single text is no list, and is refused later."""
+    return names if isinstance(names, str) else [str(name) for name in names]
 
 
 def _given(schema: TableSchema | Path | str, label: str, sensitive: Sequence[str]) -> TableSchema:

@@ -10,6 +10,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from lightleak.core.console import SteadyConsole
 from lightleak.core.grouping import by_key
 from lightleak.experiments.pack import Pack
 
@@ -182,7 +183,7 @@ def silent() -> Console:
 
 def console_of(quiet: bool) -> Console:
     """Return the console of this process, or one that shows nothing."""
-    return silent() if quiet else Console()
+    return silent() if quiet else SteadyConsole()
 
 
 def clock(seconds: float) -> str:

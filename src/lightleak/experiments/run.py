@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+from lightleak.core.console import SteadyConsole
 from lightleak.core.errors import UsageError
 from lightleak.core.private_files import private_files
 from lightleak.core.ranks import detect_ranks
@@ -60,7 +61,7 @@ def run_audit(
         PackError: packs failed; all others have run.
         KeyboardInterrupt: what is finished is kept and written.
     """
-    kind, console = kind_of(config), console or Console()
+    kind, console = kind_of(config), console or SteadyConsole()
     checked = kind.check(config, pass_over)
     if not detect_ranks().leads:
         kind.take_part(checked, folder)
@@ -117,7 +118,7 @@ def run_in_folder(
         capture: see `open_run_folder`.
         when_open: called when the folder is open.
     """
-    kind, console = kind_of(config), console or Console()
+    kind, console = kind_of(config), console or SteadyConsole()
     for note in ready.notes:
         console.print(note, soft_wrap=True)
     with open_engine(config) as engine, open_run_folder(folder, config, capture):

@@ -34,7 +34,7 @@ from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.federation_config import defense_of
 from lightleak.experiments.launch import Places, check_started, joined, make_trainer, places_of, run_on_devices
 from lightleak.experiments.monitor import LeakageMonitor
-from lightleak.experiments.progress import Bar, console_of, silent
+from lightleak.experiments.progress import Bar, console_of
 from lightleak.experiments.whole_epochs import SeedEveryEpoch, WholeEpochs, metrics_of_all_epochs
 from lightleak.protocols.client_training import check_row_alone
 from lightleak.protocols.federated_data import FederatedData
@@ -115,7 +115,7 @@ def train(
 
 def _train_together(config: AuditConfig, experiment: Experiment, folder: Path, quiet: bool, *more: Any) -> None:
     """Train as one of several processes."""
-    console = silent() if quiet or not detect_ranks().leads else Console()
+    console = console_of(quiet or not detect_ranks().leads)
     with joined(folder, (TRAINING_FILE, "captures/*/observation")):
         train_as_one_of(config, experiment, folder, console, *more)
 

@@ -3,12 +3,11 @@
 Both sides are wrapped by duck typing, so that nothing of `flwr` is imported here and every strategy stays what it is.
 """
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from lightleak.core.errors import ObservationError
-from lightleak.integrations.round_recorder import RoundRecorder
+from lightleak.integrations.round_recorder import RoundRecorder, as_whole
 from lightleak.integrations.state_dicts import State
 
 ROUND_KEY = "server-round"
@@ -72,14 +71,15 @@ class CapturingStrategy:
     def aggregate_train(self, server_round: int, replies: Iterable[Any]) -> Any:
         """Record the replies, then let the strategy aggregate them."""
         arrived = list(replies)
-        for client, reply in sorted(self._numbered(arrived), key=lambda pair: pair[0]):
-            _record(self.recorder, server_round, client, self._sent[reply.metadata.src_node_id], reply, self.rows_key)
+        whole = [reply for reply in arrived if reply.has_content()]
+        for client, reply in sorted(((self._client(reply), reply) for reply in whole), key=_by_number):
+            before = self._sent.get(reply.metadata.src_node_id)
+            _record(self.recorder, server_round - 1, client, before, reply, self.rows_key)
         return self.strategy.aggregate_train(server_round, arrived)
 
-    def _numbered(self, replies: Iterable[Any]) -> list[tuple[int, Any]]:
-        """Each reply that holds something, with the number of its client: replies come in the order of the clock."""
-        whole = [reply for reply in replies if reply.has_content()]
-        return [(int(_merged(r.content.metric_records).get(self.client_key, r.metadata.src_node_id)), r) for r in whole]
+    def _client(self, reply: Any) -> Any:
+        """What a reply gives as the number of its client, be it a number or not."""
+        return _merged(reply.content.metric_records).get(self.client_key, reply.metadata.src_node_id)
 
 
 def capture_mod(recorder: RoundRecorder, rows_key: str = "num-examples", client_key: str = "partition-id") -> Any:
@@ -94,13 +94,18 @@ def capture_mod(recorder: RoundRecorder, rows_key: str = "num-examples", client_
     """
 
     def mod(message: Any, context: Any, call_next: Callable[[Any, Any], Any]) -> Any:
-        trains = message.metadata.message_type.partition(".")[0] == "train"
-        before = arrays_by_name(_only_arrays(message.content)) if trains else {}
+        if message.metadata.message_type.partition(".")[0] != "train":
+            return call_next(message, context)
+        counted = as_whole(_merged(message.content.config_records).get(ROUND_KEY, 1))
+        round_number = counted - 1 if isinstance(counted, int) else counted
+        client = context.node_config.get(client_key, context.node_id)
+        before = None
+        with recorder.looking_on(round_number, client):
+            if recorder.wants(round_number, client):
+                before = arrays_by_name(_only_arrays(message.content))
         reply = call_next(message, context)
-        if trains and reply.has_content():
-            settings = _merged(message.content.config_records)
-            client = int(context.node_config.get(client_key, context.node_id))
-            _record(recorder, int(settings.get(ROUND_KEY, 1)), client, before, reply, rows_key)
+        if before is not None and reply.has_content():
+            _record(recorder, round_number, client, before, reply, rows_key)
         return reply
 
     return mod
@@ -113,14 +118,22 @@ def arrays_by_name(record: Any) -> State:
     return list(arrays.values()) if plain else arrays
 
 
-def _record(recorder: RoundRecorder, server_round: int, client: int, before: State, reply: Any, rows_key: str) -> None:
-    n_rows = int(_merged(reply.content.metric_records).get(rows_key, 0))
-    try:
-        sent = arrays_by_name(_only_arrays(reply.content))
-    except ObservationError as error:
-        warnings.warn(f"client {client} of round {server_round - 1} was not captured: {error}", stacklevel=2)
-        return
-    recorder.receive(server_round - 1, client, before, sent, n_rows)
+def _record(
+    recorder: RoundRecorder, round_number: int, client: Any, before: State | None, reply: Any, rows_key: str
+) -> None:
+    with recorder.looking_on(round_number, client):
+        if not recorder.wants(round_number, client):
+            return
+        if before is None:
+            raise ObservationError("nothing was sent to it in this round")
+        n_rows = _merged(reply.content.metric_records).get(rows_key, 0)
+        recorder.receive(round_number, client, before, arrays_by_name(_only_arrays(reply.content)), n_rows)
+
+
+def _by_number(pair: tuple[Any, Any]) -> tuple[bool, int]:
+    """Replies come in the order of the clock; those whose client has no whole number come last."""
+    client = as_whole(pair[0])
+    return (False, client) if isinstance(client, int) else (True, 0)
 
 
 def _merged(records: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -99,7 +99,7 @@ class _Recording:
                 if sends not in KINDS[dxo.data_kind]:
                     raise UsageError(f"it sends {dxo.data_kind}, the view says {sends!r}")
                 n_rows = dxo.get_meta_prop(self.rows_key, self.n_rows.get(name, 0))
-                self._recorder.receive(sent[0], self._number(name), sent[1], dxo.data, int(n_rows))
+                self._recorder.receive(sent[0], self._number(name), sent[1], dxo.data, n_rows)
             except UsageError as error:
                 warnings.warn(f"client {name!r} was not captured: {error}", stacklevel=3)
 

@@ -2,16 +2,18 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from lightleak.callbacks.capture_schedule import RoundSchedule
 from lightleak.callbacks.capture_store import destination, require_unused, save_capture
-from lightleak.core.arguments import require_kind
+from lightleak.core.arguments import require_kind, whole_number
 from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
@@ -152,12 +154,18 @@ class RoundRecorder:
                 keeps those of other clients and rounds.
 
         Raises:
-            UsageError: settings that cannot work together, or a folder with captures of an earlier training.
+            UsageError: settings of the wrong type or that cannot work together, a folder that cannot be written, or one
+                with captures of an earlier training.
         """
         self.root = destination(root, keep)
         if not overwrite:
             require_unused(self.root)
         require_kind("view", view, ServerView, "a ServerView")
+        if rows is not None and not callable(rows):
+            raise UsageError(
+                "rows must be a function of client and round that returns PrivateRows or None, "
+                f"got {type(rows).__name__}"
+            )
         self.view, self.rows, self.keep = view, rows, keep
         self.schedule = RoundSchedule(rounds, per_round, clients, max_captures)
         self.captured: list[Received] = []
@@ -187,24 +195,38 @@ class RoundRecorder:
             client: number of the client, at least 0.
             before: what it was sent.
             sent: what it sent back.
-            n_rows: rows behind it.
+            n_rows: rows behind it; like ``client``, it may be a float without decimals, as metrics are.
             labels: where it shares them.
         """
-        if not self._wanted(round_number, client):
-            return
-        try:
-            update = client_update(before, sent, self.view, n_rows, labels=labels, round_number=round_number)
-        except UsageError as error:
-            warnings.warn(f"client {client} of round {round_number} was not captured: {error}", stacklevel=2)
-            return
-        self._taken[round_number] += 1
-        taken = Received(client, update, self._truth(round_number, client, update))
-        if self.keep:
-            self.captured.append(taken)
-        if self.root is not None:
-            save_capture(self.root, taken.update, taken.truth, client)
+        with self.looking_on(round_number, client):
+            if not self.wants(round_number, client):
+                return
+            number = whole_number("client", as_whole(client), least=0)
+            update = client_update(
+                before,
+                sent,
+                self.view,
+                as_whole(n_rows),
+                labels=labels,
+                round_number=whole_number("round_number", round_number, 0),
+            )
+            taken = Received(number, update, self._truth(round_number, number, update))
+            if self.root is not None:
+                save_capture(self.root, taken.update, taken.truth, number)
+            if self.keep:
+                self.captured.append(taken)
+            self._taken[round_number] += 1
 
-    def _wanted(self, round_number: int, client: int) -> bool:
+    @contextmanager
+    def looking_on(self, round_number: int, client: object) -> Iterator[None]:
+        """Within the block an error is a warning that this client was not captured: no training stops for it."""
+        try:
+            yield
+        except Exception as error:  # whatever a client, a callback or a disk comes up with
+            warnings.warn(f"client {client} of round {round_number} was not captured: {_reason(error)}", stacklevel=4)
+
+    def wants(self, round_number: int, client: object) -> bool:
+        """Whether the update of this client of this round would be recorded."""
         schedule = self.schedule
         if round_number not in schedule.rounds or self._taken.total() >= schedule.max_captures:
             return False
@@ -213,11 +235,27 @@ class RoundRecorder:
         return self._taken[round_number] < schedule.per_round
 
     def _truth(self, round_number: int, client: int, update: ClientUpdate) -> GroundTruth | None:
-        rows = None if self.rows is None else self.rows(client, round_number)
-        if rows is None:
-            return None
         try:
+            rows = None if self.rows is None else self.rows(client, round_number)
+            if rows is None:
+                return None
+            require_kind("what rows returns", rows, PrivateRows, "PrivateRows, or None")
             return ground_truth(update, rows)
-        except UsageError as error:
-            warnings.warn(f"client {client} of round {round_number} was captured without truth: {error}", stacklevel=3)
+        except Exception as error:  # rows is a function of the user's
+            warnings.warn(
+                f"client {client} of round {round_number} was captured without truth: {_reason(error)}", stacklevel=3
+            )
             return None
+
+
+def as_whole(value: Any) -> Any:
+    """Return a float without decimals as an int; any other value unchanged.
+
+    >>> as_whole(6.0), as_whole(6.7), as_whole(float("nan"))
+    (6, 6.7, nan)
+    """
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}"

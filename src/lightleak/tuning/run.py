@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as Grid
 
+from lightleak.core.console import SteadyConsole
 from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.core.ranks import detect_ranks
 from lightleak.core.records import to_json
@@ -57,7 +58,7 @@ def run_tune(
     require_limits("--workers", workers)
     if not detect_ranks().leads:
         return {}
-    console, held_out = console or Console(), None
+    console, held_out = console or SteadyConsole(), None
     tree = trial_tree(config, config.space.values(config.space.defaults()))
     checked = check_trial(config, tree)  # before a folder is created
     with open_engine(replace(checked, workers=workers)) as engine, opened_study(folder, config) as study:

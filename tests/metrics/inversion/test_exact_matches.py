@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
 
 from lightleak.core.errors import UsageError
+from lightleak.data.encoder import TableEncoder
 from lightleak.data.schema import Column, TableSchema
+from lightleak.metrics.cells import Cells
 from lightleak.metrics.inversion.exact_matches import exact_match_rate
 from lightleak.metrics.inversion.table import class_labels
 
@@ -58,6 +61,43 @@ def test_numbers_are_rounded_as_the_private_column_is(private: list[float], samp
     labels = torch.zeros(2).long()
     found = exact_match_rate(one_number([sample]), labels[:1], one_number(private), labels, schema)
     assert found.rate == float(equal)
+
+
+@pytest.mark.parametrize(("columns", "place", "decimals"), [(1, 0.0, 12), (30, 1e5, 12), (1, 0.0, 2), (0, 0.0, 2)])
+def test_rows_equal_themselves_after_encoding_and_decoding(columns: int, place: float, decimals: int):
+    """Rounding to float32 carries some numbers over the edge of a step, or from one cent to the next."""
+    numbers = np.random.default_rng(0).normal(place, 1e5, (4000, columns)).round(decimals)
+    rows = pd.DataFrame(numbers, columns=[f"x{i}" for i in range(columns)]).assign(
+        a=["1", "2"] * 2000, y=["0", "1"] * 2000
+    )
+    schema = TableSchema.infer(rows, "y")
+    encoder = TableEncoder(schema).fit(rows)
+    labels = class_labels(rows, schema)
+    found = exact_match_rate(encoder.decode(encoder.encode(rows)), labels, rows, labels, schema)
+    assert (found.rate, found.with_label) == (1, 1)
+
+
+def test_fine_numbers_match_within_half_a_step_of_one_and_the_same_row():
+    rng, step = np.random.default_rng(0), 1e-5
+    rows = pd.DataFrame({"u": rng.random(300), "v": rng.random(300), "a": ["1", "2", "3"] * 100, "y": ["0", "1"] * 150})
+    rows.loc[:1, ["u", "v"]] = [[0.0, 0.0], [1.0, 1.0]]  # the range is 1
+    schema = TableSchema.infer(rows, "y")
+    moved = rows.assign(u=rows["u"] + rng.uniform(-step, step, 300), v=rows["v"] + rng.uniform(-step, step, 300))
+    moved["a"] = np.where(rng.random(300) < 0.1, "1", moved["a"])
+    one, other = moved[["u", "v"]].to_numpy()[:, None], rows[["u", "v"]].to_numpy()
+    equal = (abs(one - other) < step / 2).all(2) & (moved["a"].to_numpy()[:, None] == rows["a"].to_numpy())
+    labels = class_labels(rows, schema)
+    found = exact_match_rate(moved, labels, rows, labels, schema)
+    assert found.rate == equal.any(1).mean()
+    assert 0.1 < found.rate < 0.4
+
+
+def test_a_number_that_is_none_equals_nothing():
+    schema = TableSchema((Column.continuous("x"),), Column.categorical("y", ["0", "1"]))
+    private = Cells(torch.zeros(3, 0).long(), torch.tensor([[1 / 3], [2 / 3], [1.0]], dtype=torch.float64))
+    samples = Cells(private.codes, torch.tensor([[float("nan")], [2 / 3], [float("inf")]], dtype=torch.float64))
+    labels = torch.zeros(3).long()
+    assert exact_match_rate(samples, labels, private, labels, schema).rate == pytest.approx(1 / 3)
 
 
 def test_whole_numbers_are_never_rounded_away():

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 import torch
+from scipy.spatial import cKDTree
 from torch import Tensor
 
 from lightleak.data.schema import ColumnKind, TableSchema
@@ -15,6 +16,10 @@ MOST_DECIMALS = 6
 FINEST_STEP = 1e-5
 """A private column of more than `MOST_DECIMALS` is compared in steps of this part of its range: well above the rounding
 of a number that was encoded as float32 and decoded again."""
+
+FLOAT32_STEP = 2.0**-22
+"""The same for a column of few decimals whose range is so large that float32 does not keep them: four times the largest
+error of rounding."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,8 @@ def exact_match_rate(
     """Share of samples that equal a private row in every cell, numbers after the column's rounding.
 
     Whole numbers are compared exactly. Other numbers are rounded to the decimals that the private column is written
-    with; a column of more than `MOST_DECIMALS` of them is compared in steps of `FINEST_STEP` of its range.
+    with. Where float32 does not keep these, or there are more than `MOST_DECIMALS`, numbers are equal that differ by
+    less than half a step of `FLOAT32_STEP` or `FINEST_STEP` of the range.
 
     Args:
         samples: n reconstructed rows.
@@ -57,12 +63,14 @@ def exact_match_rate(
     n = len(made.codes)
     classes = checked_labels(labels, n, schema.n_classes)
     known_classes = checked_labels(private_labels, len(known.codes), schema.n_classes)
-    steps = _steps(known.numbers.numpy(), schema)
+    steps, on_grid = _steps(known.numbers.numpy(), schema)
     codes, numbers = (torch.cat(parts).numpy() for parts in zip(made, known, strict=True))
-    cells = np.concatenate([codes, (numbers / steps).round()], 1)
-    matches = torch.as_tensor(_among(cells, n))
-    labeled = np.concatenate([cells, torch.cat([classes, known_classes])[:, None].numpy()], 1)
-    of_class = torch.as_tensor(_among(labeled, n))
+    numbers = numbers / steps
+    grid, near = np.concatenate([codes, numbers[:, on_grid].round()], 1), numbers[:, ~on_grid]
+    both = torch.cat([classes, known_classes])[:, None].numpy()
+    matches, of_class = (
+        torch.as_tensor(_among(np.concatenate([same, grid], 1), near, n)) for same in (np.zeros_like(both), both)
+    )
     size = torch.bincount(classes, minlength=schema.n_classes)
     per_class = [
         torch.bincount(classes[hit], minlength=schema.n_classes).double() / size for hit in (matches, of_class)
@@ -70,18 +78,27 @@ def exact_match_rate(
     return ExactMatches(float(matches.double().mean()), float(of_class.double().mean()), *per_class)
 
 
-def _steps(numbers: np.ndarray, schema: TableSchema) -> np.ndarray:
-    """What the private numbers of each column are multiples of, ``[m]``."""
-    steps = np.ones(numbers.shape[1])
+def _steps(numbers: np.ndarray, schema: TableSchema) -> tuple[np.ndarray, np.ndarray]:
+    """The step of each column ``[m]``, and of which columns the private numbers are multiples of it, bool ``[m]``."""
+    steps, on_grid = np.ones(numbers.shape[1]), np.ones(numbers.shape[1], dtype=bool)
     for at, column in enumerate(schema.numerical):
         if column.kind is not ColumnKind.INTEGER:
             values = np.unique(numbers[:, at])
-            fine = float(values[-1] - values[0]) * FINEST_STEP or FINEST_STEP
-            steps[at] = next((10.0**-d for d in range(MOST_DECIMALS + 1) if (values.round(d) == values).all()), fine)
-    return steps
+            span = float(values[-1] - values[0])
+            decimals = (10.0**-d for d in range(MOST_DECIMALS + 1) if (values.round(d) == values).all())
+            step, kept = next(decimals, None), span * FLOAT32_STEP
+            on_grid[at] = step is not None and step >= kept
+            steps[at] = max(step, kept) if step is not None else span * FINEST_STEP or FINEST_STEP
+    return steps, on_grid
 
 
-def _among(cells: np.ndarray, n: int) -> np.ndarray:
-    """Which of the first ``n`` rows stand among the others, bool ``[n]``."""
-    group = pd.DataFrame(cells).groupby(list(range(cells.shape[1])), sort=False).ngroup().to_numpy()
-    return np.isin(group[:n], group[n:])
+def _among(grid: np.ndarray, near: np.ndarray, n: int) -> np.ndarray:
+    """Which of the first ``n`` rows equal one of the others on the grid, within half a step elsewhere; bool ``[n]``."""
+    group = pd.DataFrame(grid).groupby(list(range(grid.shape[1])), sort=False).ngroup().to_numpy()
+    if not near.shape[1]:
+        return np.isin(group[:n], group[n:])
+    places = np.column_stack([group, near])  # other groups are a whole step away
+    found = np.isfinite(near[:n]).all(1)  # NaN, as of a generator that diverged, equals nothing
+    distance, _ = cKDTree(places[n:]).query(places[:n][found], p=np.inf, distance_upper_bound=0.5)
+    found[found] = np.isfinite(distance)
+    return found
