@@ -72,8 +72,8 @@ def data_describe(parsed: argparse.Namespace, console: Console) -> None:
             require_table_file(path)
         raise UsageError(f"{parsed.name} is a file: name its label column with --label")
     else:
-        dropped, codes, missing = names(parsed.drop), names(parsed.categorical), parsed.missing or "refuse"
-        table = load_table(path, parsed.label, drop=dropped, missing=missing, categorical=codes)
+        dropped, codes = names(parsed.drop), names(parsed.categorical)
+        table = load_table(path, parsed.label, drop=dropped, missing=parsed.missing or "refuse", categorical=codes)
     schema, shares = table.schema, table.train[table.schema.label.name].value_counts(normalize=True)
     rows = f": {len(table.train)} training rows, {len(table.test)} test rows"
     console.print(Text.assemble(table.card.title, rows), soft_wrap=True)  # a Text: names of a user's are no markup
