@@ -46,7 +46,7 @@ def without_small_groups(people: People) -> People:
 
 
 def _thinned(curve: Sequence[Point]) -> tuple[Point, ...]:
-    """Points that each add `FEWEST_SHOWN` people at least; the last one, whose counts are those of all, may add none."""
+    """Points that each add `FEWEST_SHOWN` people at least; the last one, which counts all people, may add none."""
     kept: list[Point] = []
     for point in curve[:-1]:
         if point.seen - (kept[-1].seen if kept else 0) >= FEWEST_SHOWN:
