@@ -315,6 +315,13 @@ def test_incomplete_truth_is_refused(tmp_path: Path) -> None:
         GroundTruth.load(tmp_path)
 
 
+@pytest.mark.parametrize("ids", [torch.tensor([1]), torch.tensor([1.0, 2.0]), torch.tensor([[1], [2]])])
+def test_a_truth_names_one_person_for_each_row(tmp_path: Path, ids: torch.Tensor) -> None:
+    GroundTruth(torch.zeros(2, 1), torch.zeros(2, dtype=torch.long), ids=ids).save(tmp_path)
+    with pytest.raises(ObservationError, match=r"ids must be int64 \[n\], one for each of the 2 rows"):
+        GroundTruth.load(tmp_path)
+
+
 def test_damaged_truth_is_refused(tmp_path: Path) -> None:
     GroundTruth(torch.zeros(1, 1), torch.zeros(1, dtype=torch.long)).save(tmp_path)
     truncate(tmp_path / "truth.safetensors")

@@ -1,5 +1,6 @@
 """What a redacted run or report says of groups of few people."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -42,6 +43,25 @@ def test_groups_of_few_people_are_merged_until_nothing_is_said_of_a_few(
     assert {one.category: (one.n, one.proven) for one in race} == left
     assert not any(one.curve for one in people.groups)  # a course begins with few people
     assert people.merged_below == FEWEST_SHOWN and without_small_groups(people) == people
+
+
+@pytest.mark.parametrize(
+    ("seen", "left"),
+    [
+        ((4, 8, 40), (40,)),
+        ((8, 16, 24, 32, 40, 43), (16, 32, 43)),
+        ((10, 20, 24), (10, 24)),
+        ((10, 20, 20, 20), (10, 20, 20)),  # later epochs add nobody: their end alone is kept
+        ((4, 8), (8,)),
+        ((), ()),
+    ],
+)
+def test_a_course_says_nothing_of_few_people(seen: tuple[int, ...], left: tuple[int, ...]) -> None:
+    curve = tuple(Point(i, n, n // 2, 0) for i, n in enumerate(seen, start=1))
+    thinned = without_small_groups(replace(grouped(), curve=curve))
+    assert tuple(point.seen for point in thinned.curve) == left
+    assert thinned.curve[-1:] == curve[-1:] and set(thinned.curve) <= set(curve)
+    assert without_small_groups(thinned) == thinned
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
+from lightleak.attacks.gradient_inversion.tables.codec import TOLERANCE
 from lightleak.core.certificate import Certificate, Feasibility
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.reconstruction import Reconstruction
@@ -21,6 +22,7 @@ from lightleak.metrics.certificate import (
     certified_accuracy,
     wrong_certificates,
 )
+from lightleak.metrics.score import match
 
 PLANNED = Feasibility((4,), (9,), (8,), 0.0, "exact", "enough")
 TABLE = pd.DataFrame(
@@ -78,6 +80,19 @@ def test_only_certified_rows_are_judged_wherever_they_stand(encoder: TableEncode
     reconstruction = made(encoder, found.iloc[order], [status[i] for i in order])
     judged = certified_accuracy(reconstruction, truth_of(encoder), encoder)
     assert (judged["certified_accuracy"], judged["certified_exact"]) == (1.0, pytest.approx(2 / 3))
+
+
+def test_a_certified_row_is_judged_by_the_row_that_it_equals() -> None:
+    """Two rows within the tolerance of each other: pairing them the other way round has more cells right."""
+    schema = TableSchema((Column.continuous("x"),), Column.categorical("ill", ["0", "1"]))
+    encoder = TableEncoder(schema).fit(pd.DataFrame({"x": range(101)}))
+    near = 0.9 * TOLERANCE * float(encoder.deviation[0])
+    true = pd.DataFrame({"x": [50.0, 50.0 - near]})
+    truth = GroundTruth(encoder.encode(true), torch.zeros(2, dtype=torch.long))
+    found = made(encoder, pd.DataFrame({"x": [50.0, 50.0 + near]}), ["certified", "likely"])
+    assert match(found, truth, encoder).order.tolist() == [1, 0]
+    judged = certified_accuracy(found, truth, encoder)
+    assert judged == {"certified_accuracy": 1, "certified_exact": 1, "certified_wrong": 0, "certified_digits_wrong": 0}
 
 
 def test_a_wrong_certified_row_shows(encoder: TableEncoder) -> None:

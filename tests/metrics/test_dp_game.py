@@ -62,6 +62,16 @@ def test_equal_gradients_leave_the_prior() -> None:
     assert success_bound(1.0, float(prior.max()), reach=0.0) == pytest.approx(0.7)
 
 
+def test_equal_gradients_leave_the_prior_without_noise_too() -> None:
+    one, other = spread(2)
+    prior = torch.tensor([0.1, 0.6, 0.3])
+    assert wins(torch.stack([one, one, other]), 0.0, prior) / TRIALS == pytest.approx(0.9, abs=0.015)
+    assert wins(one.repeat(3, 1), 0.0, prior) / TRIALS == pytest.approx(0.6, abs=0.015)
+    near = torch.tensor([[1, 0, 1], [0, 1, 0], [1, 0, 1]]).bool()  # the first and the last count as one
+    alike = torch.zeros(3, 1)
+    assert guess(alike[:1], alike, 0.0, torch.tensor([0.3, 0.4, 0.3]), near).item() == 0
+
+
 def test_two_candidates_are_told_apart_as_their_distance_says() -> None:
     candidates, noise = spread(2), 0.8
     expected = float(ndtr(float((candidates[0] - candidates[1]).norm()) / (2 * noise)))

@@ -73,6 +73,32 @@ def test_unknown_epochs_stay_unknown(client: Client) -> None:
     assert (together.facts.epochs, together.facts.batch_size, together.facts.local_steps) == (None, None, 6)
 
 
+def releases(client: ClientUpdate, *shares: float) -> ClientUpdate:
+    """A gradient, and further ones of the same rows at the same weights: it times each share."""
+    scaled = ({name: share * value for name, value in client.update.items()} for share in (1.0, *shares))
+    return ClientUpdate.of_releases([dataclasses.replace(client, update=update) for update in scaled])
+
+
+def test_every_release_is_averaged(encoder: TableEncoder, rows: tuple[Tensor, Tensor]) -> None:
+    spec = NetworkSpec("mlp", 2, encoder.layout)
+    network = build_network(spec, seed=1)
+    one, other = (
+        changed(
+            fedsgd.client_update(network, spec, encoder, *(part[chosen] for part in rows), share_labels=False)[0],
+            batch_size=None,
+        )
+        for chosen in (slice(4), slice(4, 16))
+    )
+    together = aggregate_updates([releases(one, 2.0, 3.0), releases(other, 4.0, 5.0)])
+    for name, sent in together.further_updates.items():
+        for release, shares in zip(sent, ((2.0, 4.0), (3.0, 5.0)), strict=True):
+            expected = (shares[0] * 4 * one.update[name] + shares[1] * 12 * other.update[name]) / 16
+            torch.testing.assert_close(release, expected)
+    for fewer in (releases(other, 4.0), other):
+        with pytest.raises(ObservationError, match="must share the further parameters; update 1 differs"):
+            aggregate_updates([releases(one, 2.0, 3.0), fewer])
+
+
 def test_an_aggregate_survives_its_journey(client: Client, tmp_path: Path) -> None:
     updates = [client(range(12), seed=seed, norm="batch")[0] for seed in (0, 1)]
     together = aggregate_updates(updates)

@@ -18,7 +18,7 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.protocols.fedsgd import client_update, replay, require_replay
 from lightleak.protocols.local_pass import generator_set_to, local_pass
 from lightleak.protocols.records import RecordedBatch
-from lightleak.protocols.replay import deviation
+from lightleak.protocols.replay import deviation, recomputed_gradient
 from lightleak.targets import NetworkSpec, build_network
 
 Rows = tuple[Tensor, Tensor]
@@ -122,6 +122,28 @@ def test_dropout_replays_from_the_recorded_generator(make: Make) -> None:
     assert torch.equal(torch.get_rng_state(), state), "replay must leave the global generator as it was"
     other = dataclasses.replace(truth, generator_states=torch.get_rng_state().unsqueeze(0))
     assert replay(update, other) > 1e-2
+
+
+def releases_of(first: ClientUpdate, truth: RecordedBatch) -> ClientUpdate:
+    """Two gradients of the same rows, an SGD step apart."""
+    moved = {name: value - 0.1 * first.update[name] for name, value in first.parameters.items()}
+    second = dataclasses.replace(first, parameters=moved)
+    return ClientUpdate.of_releases([first, dataclasses.replace(second, update=recomputed_gradient(second, truth))])
+
+
+def test_every_release_of_the_rows_is_replayed(make: Make) -> None:
+    update, truth = make()
+    both = releases_of(update, truth)
+    assert require_replay(both, truth) == 0.0
+    wrong = {name: value + 1e6 for name, value in both.further_updates.items()}
+    with pytest.raises(ObservationError, match="does not reproduce"):
+        require_replay(dataclasses.replace(both, further_updates=wrong), truth)
+
+
+def test_releases_under_dropout_are_refused(make: Make) -> None:
+    both = releases_of(*(made := make(dropout=0.5)))
+    with pytest.raises(ObservationError, match="generator of each of the 2 releases"):
+        replay(both, made[1])
 
 
 def test_dropout_without_its_generator_is_refused(make: Make) -> None:

@@ -52,7 +52,13 @@ class GroundTruth:
         if tensors["labels"].shape != tensors["inputs"].shape[:1]:
             got = f"{tuple(tensors['inputs'].shape)} and {tuple(tensors['labels'].shape)}"
             raise ObservationError(f"inputs must be [n, d] and labels [n], got {got}")
-        return cls(tensors["inputs"], tensors["labels"], loss, tensors.get("ids"))
+        ids = tensors.get("ids")
+        if ids is not None and (ids.dtype != torch.long or ids.shape != tensors["labels"].shape):
+            got = f"{ids.dtype} {tuple(ids.shape)}"
+            raise ObservationError(
+                f"ids must be int64 [n], one for each of the {len(tensors['labels'])} rows, got {got}"
+            )
+        return cls(tensors["inputs"], tensors["labels"], loss, ids)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lightleak.core.people import Group, People, Sharing
+from lightleak.core.people import Group, People, Point, Sharing
 
 FEWEST_SHOWN = 10
 """People of a group in a redacted run or report: of fewer, its counts would say something of each."""
@@ -18,7 +18,8 @@ def without_small_groups(people: People) -> People:
     The smallest are merged until together they are enough, so that none follows from the sum of the others. A column
     has no groups where that takes all of them. People who share their row are merged in the order of how many share it;
     where that takes the unique ones in, `People.unique`, `People.sharing` and the attack's success at singling out are
-    left out. Groups have no course over the training: it begins with few people.
+    left out. Groups have no course over the training: it begins with few people. That of all people keeps the points
+    that add enough of them.
     """
     groups: list[Group] = []
     for column in dict.fromkeys(one.column for one in people.groups):
@@ -34,6 +35,7 @@ def without_small_groups(people: People) -> People:
     alone = people.singling_out
     return replace(
         people,
+        curve=_thinned(people.curve),
         groups=tuple(groups),
         # Of all people the attack found, those whom it did not single out share their row.
         singling_out=replace(alone, attack=None) if alone and not is_shown else alone,
@@ -41,6 +43,17 @@ def without_small_groups(people: People) -> People:
         unique=people.unique if is_shown else None,
         merged_below=FEWEST_SHOWN,
     )
+
+
+def _thinned(curve: Sequence[Point]) -> tuple[Point, ...]:
+    """Points that each add `FEWEST_SHOWN` people at least; the last one, which counts all people, may add none."""
+    kept: list[Point] = []
+    for point in curve[:-1]:
+        if point.seen - (kept[-1].seen if kept else 0) >= FEWEST_SHOWN:
+            kept.append(point)
+    if kept and 0 < curve[-1].seen - kept[-1].seen < FEWEST_SHOWN:
+        kept.pop()
+    return *kept, *curve[-1:]
 
 
 def _merged_groups(groups: Sequence[Group]) -> list[Group]:

@@ -11,7 +11,7 @@ from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.matching import match_rows
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.data.encoder import TableEncoder
-from lightleak.metrics.cells import Cells, agreement, categorical_mask, checked_pair
+from lightleak.metrics.cells import Cells, agreement, categorical_mask, checked_pair, equality
 from lightleak.metrics.matched_batch import MatchedBatch
 from lightleak.metrics.score import found_cells, match, true_rows
 
@@ -57,7 +57,8 @@ def certified_accuracy(
 ) -> dict[str, float | None]:
     """Whether certified rows are right, which takes the ground truth to check; arguments as for `score`.
 
-    A certified row claims its categories and label, and its numbers where its digits are certified too.
+    A certified row claims its categories and label, and its numbers where its digits are certified too. It is judged by
+    the true row that it equals, and by the one that ``batch`` pairs it with where it equals none.
 
     Returns:
         ``certified_accuracy``: the fraction of right cells (within the tolerance of Eq. 6) among the claimed cells of
@@ -73,17 +74,39 @@ def certified_accuracy(
     if certificate is None or certificate.certified == 0:
         return dict.fromkeys(_JUDGED)
     batch = batch or match(reconstruction, truth, encoder)
-    order = batch.order.tolist()
-    proven = torch.tensor([certificate.status[i] == "certified" for i in order])
-    claimed = categorical_mask(encoder) | torch.tensor([certificate.digits[i] for i in order]).unsqueeze(1)
+    certified = torch.tensor([status == "certified" for status in certificate.status])
+    order, hits, equal = batch.order, batch.hits, batch.equal
+    if not bool(equal[certified[order]].all()):
+        order, hits, equal = _equal_rows_first(reconstruction, truth, encoder, order, certified)
+    proven = certified[order]
+    claimed = categorical_mask(encoder) | torch.tensor(certificate.digits)[order].unsqueeze(1)
     claimed = claimed & proven.unsqueeze(1)
     wrong, digits_wrong = wrong_certificates(reconstruction, truth, encoder, batch)
     return {
-        "certified_accuracy": batch.hits[claimed].double().mean().item() if bool(claimed.any()) else None,
-        "certified_exact": batch.equal[proven].all(-1).double().mean().item(),
+        "certified_accuracy": hits[claimed].double().mean().item() if bool(claimed.any()) else None,
+        "certified_exact": equal[proven].all(-1).double().mean().item(),
         "certified_wrong": wrong,
         "certified_digits_wrong": digits_wrong,
     }
+
+
+def _equal_rows_first(
+    reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEncoder, order: Tensor, certified: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Pair rows so that most certified ones equal their true row; the given order stays where none has more.
+
+    Returns:
+        ``order``, ``hits`` and ``equal`` as in `MatchedBatch`.
+    """
+    true, found = checked_pair(encoder, true_rows(truth, encoder).cells, found_cells(reconstruction, encoder))
+    each, rows = Cells(true.codes[:, None], true.numbers[:, None]), torch.arange(len(order))
+    hits, equal = agreement(encoder, each, found), equality(encoder, each, found)
+    exact = equal.all(-1) & certified
+    # The right cells of a pairing come to at most 1/2 together: they never outweigh an equal row.
+    other = match_rows(exact.double() + hits.double().mean(-1) / (2 * len(order)))
+    if int(exact[rows, other].sum()) > int(exact[rows, order].sum()):
+        order = other
+    return order, hits[rows, order], equal[rows, order]
 
 
 def wrong_certificates(

@@ -13,6 +13,9 @@ import torch
 from scipy.stats import binomtest
 from torch import Tensor
 
+ROUNDINGS = 16
+"""Units of the last place, relative to the candidates, within which two are as near to a release without noise."""
+
 SMALLEST = 1e-300
 """In place of a prior of zero, whose logarithm without noise would be lost."""
 
@@ -30,6 +33,8 @@ def coordinates(gradients: Tensor) -> Tensor:
 def guess(released: Tensor, candidates: Tensor, noise: float, prior: Tensor, hits: Tensor | None = None) -> Tensor:
     """Return the guess that is right with the largest posterior probability for each release, LongTensor ``[n]``.
 
+    Without noise that leaves the nearest candidates, each with its prior probability.
+
     Args:
         released: what is left of each release without the known rows ``[n, r]``.
         candidates: gradients, or their `coordinates` ``[k, r]``, in clipping norms.
@@ -38,8 +43,13 @@ def guess(released: Tensor, candidates: Tensor, noise: float, prior: Tensor, hit
         hits: whether guess j counts as right where candidate i is true, bool ``[k, k]``; only ``i == j`` if left out.
     """
     squares = torch.cdist(released, candidates, compute_mode="donot_use_mm_for_euclid_dist").square()
-    odds = noise**2 * prior.to(squares).clamp(min=SMALLEST).log() - squares / 2
-    if hits is None or noise == 0:
+    prior = prior.to(squares).clamp(min=SMALLEST)
+    if noise == 0:
+        within = (ROUNDINGS * torch.finfo(squares.dtype).eps) ** 2 * candidates.square().sum(dim=1).max()
+        odds = torch.where(squares <= squares.amin(dim=1, keepdim=True) + within, prior, 0.0)
+        return (odds if hits is None else odds @ hits.to(squares)).argmax(dim=1)
+    odds = noise**2 * prior.log() - squares / 2
+    if hits is None:
         return odds.argmax(dim=1)
     return ((odds / noise**2).softmax(dim=1) @ hits.to(squares)).argmax(dim=1)
 

@@ -18,7 +18,8 @@ def aggregate_updates(updates: Sequence[ClientUpdate]) -> ClientUpdate:
     """The mean of single clients' updates of one round, weighted by their rows.
 
     Labels are kept, client after client, where every client shares them; labels in the order of the local batches only
-    where the clients also have equally many rows. ``local_steps`` is kept where all made equally many.
+    where the clients also have equally many rows. ``local_steps`` is kept where all made equally many. Of several
+    releases each is averaged.
 
     Args:
         updates: at least one; of one network with the same weights, one encoding and one protocol.
@@ -49,6 +50,7 @@ def aggregate_updates(updates: Sequence[ClientUpdate]) -> ClientUpdate:
     return dataclasses.replace(
         first,
         update=weighted_mean([update.update for update in updates], rows),
+        further_updates=weighted_mean([update.further_updates for update in updates], rows),
         facts=facts,
         labels=_joined([update.labels for update in updates]),
         batch_labels=_joined([update.batch_labels for update in updates]) if len(set(rows)) == 1 else None,
@@ -90,7 +92,7 @@ def _difference(one: ClientUpdate, other: ClientUpdate) -> str | None:
     for name in ("network", "encoder", "marginals"):
         if json.dumps(getattr(one, name), sort_keys=True) != json.dumps(getattr(other, name), sort_keys=True):
             return f"the {name}"
-    for name in ("parameters", "encoder_tensors", "buffers"):
+    for name in ("parameters", "encoder_tensors", "buffers", "further_parameters"):
         if not _same(getattr(one, name), getattr(other, name)):
             return f"the {name.replace('_', ' ')}"
     for name in (fact.name for fact in dataclasses.fields(one.facts) if fact.name not in OF_EACH_CLIENT):

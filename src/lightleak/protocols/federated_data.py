@@ -71,7 +71,8 @@ class FederatedData(lightning.LightningDataModule):
         n_sampled: clients drawn in every round.
 
     Raises:
-        DataError: a client without rows, an index out of range, or a row that belongs to two clients.
+        DataError: a client without rows, an index that is no whole number or out of range, a row that belongs to two
+            clients, or ``numbers`` that are not one for each row.
         UsageError: no client, or more drawn than there are.
 
     >>> rows = TensorDataset(torch.zeros(4, 2), torch.zeros(4, dtype=torch.long))
@@ -91,7 +92,9 @@ class FederatedData(lightning.LightningDataModule):
         numbers: Sequence[int] | np.ndarray | None = None,
     ) -> None:
         super().__init__()
-        self._numbers = torch.arange(len(train)) if numbers is None else torch.as_tensor(numbers)
+        self._numbers = torch.arange(len(train)) if numbers is None else _whole(numbers, "numbers")
+        if len(self._numbers) != len(train):
+            raise DataError(f"numbers must be one for each of the {len(train)} rows, got {len(self._numbers)}")
         self.partition = _checked(partition, len(train))
         self.n_sampled = _count(clients_per_round, len(partition))
         self.train = train
@@ -149,10 +152,18 @@ def _count(clients_per_round: int | float, n_clients: int) -> int:
     return clients_per_round
 
 
+def _whole(numbers: Sequence[int] | np.ndarray, what: str) -> Tensor:
+    """Whole numbers as a LongTensor of their own."""
+    given = np.asarray(numbers)
+    if given.size and given.dtype.kind not in "iu":
+        raise DataError(f"{what} must be whole numbers, got {given[:5].tolist()}")
+    return torch.as_tensor(given.astype(np.int64))
+
+
 def _checked(partition: Sequence[Sequence[int] | np.ndarray], n_rows: int) -> tuple[Tensor, ...]:
     if not len(partition):
         raise UsageError("a federation needs at least one client, got an empty partition")
-    clients = tuple(torch.as_tensor(np.asarray(rows, dtype=np.int64).copy()) for rows in partition)
+    clients = tuple(_whole(rows, f"the rows of client {number}") for number, rows in enumerate(partition))
     for number, rows in enumerate(clients):
         if not len(rows) or int(rows.min()) < 0 or int(rows.max()) >= n_rows:
             raise DataError(

@@ -36,7 +36,7 @@ def replay(update: ClientUpdate, truth: GroundTruth) -> float:
     captured over several micro-batches (``facts.batch_size`` below ``n_rows``) is the mean of theirs. A ``clipped``
     one is compared with the recomputed gradient after the mildest clipping that could have made it: scaled down to its
     norm, or clamped at its largest entry, whichever comes nearer. A weight delta is computed by training its recorded
-    clients again, an aggregate as the mean of theirs.
+    clients again, an aggregate as the mean of theirs. Of several releases every one is compared.
 
     Returns:
         The largest difference of an entry, relative to the largest entry of either. NaN for a ``noised``
@@ -44,12 +44,21 @@ def replay(update: ClientUpdate, truth: GroundTruth) -> float:
 
     Raises:
         ObservationError: an aggregate of gradients, a weight delta without a record of its clients' training, rows or
-            settings that are not those of the update, or a network with dropout whose generator was not recorded or is
-            on a device that is not here.
+            settings that are not those of the update, or a network with dropout whose generator was not recorded (of
+            several releases it never is), or is on a device that is not here.
         UsageError: a batch that the network cannot take.
     """
     if update.state == "noised":
         return float("nan")
+    if update.further_updates and update.training_mode and drops_units(network_of(update, truth)):
+        raise ObservationError(
+            f"replaying dropout needs the generator of each of the {len(update.releases)} releases; recorded: the first"
+        )
+    found = torch.tensor([_of_release(release, truth) for release in update.releases], dtype=torch.float64)
+    return float(found.max())  # NaN stays NaN
+
+
+def _of_release(update: ClientUpdate, truth: GroundTruth) -> float:
     captured = _flat(update.update, update.update)
     recompute = recomputed_delta if update.kind == "delta" else recomputed_gradient
     recomputed = _flat(recompute(update, truth), update.update)
