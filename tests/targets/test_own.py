@@ -43,6 +43,18 @@ def test_a_module_is_built_again_with_its_weights_and_shares_nothing() -> None:
     assert is_differentiable(name)
 
 
+def test_a_module_may_write_into_the_rows_it_is_given() -> None:
+    network, rows = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(3, 2)), ROWS.clone().requires_grad_()
+    built = build_network(NetworkSpec(hand_over(network), 2, LAYOUT))
+    assert torch.equal(built(rows), network[1](ROWS.relu())) and torch.equal(rows, ROWS)
+
+
+def test_torchscript_is_refused() -> None:
+    name = hand_over(torch.jit.trace(nn.Linear(3, 2), ROWS))
+    with pytest.raises(UnsupportedError, match="hand over the module that it was made from"):
+        build_network(NetworkSpec(name, 2, LAYOUT))
+
+
 def test_names_tell_weights_structure_and_code_apart() -> None:
     class One(nn.Linear):
         def forward(self, x: Tensor) -> Tensor:

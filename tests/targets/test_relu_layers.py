@@ -8,7 +8,7 @@ from torch.nn import functional
 from lightleak.attacks.gradient_inversion.network.client import relu_chain
 from lightleak.data.layout import EncodedLayout
 from lightleak.targets import NetworkSpec, build_network
-from lightleak.targets.relu_layers import relu_layers
+from lightleak.targets.relu_layers import relu_layers, smooth_layers
 
 
 class Written(nn.Module):
@@ -74,6 +74,15 @@ def linear(*layers: nn.Module) -> nn.Module:
 )
 def test_chains_are_told_by_what_they_compute(network: nn.Module, layers: list[str] | None) -> None:
     assert relu_layers(network) == layers
+
+
+@pytest.mark.parametrize("activation", [nn.ELU, nn.SiLU, nn.Mish])
+def test_the_activation_of_a_chain_leaves_its_argument_alone(activation: type[nn.Module]) -> None:
+    network = linear(activation(inplace=True), nn.Linear(4, 4), activation())
+    found = smooth_layers(network)
+    assert found is not None and found[0] == ["0", "2", "4"]
+    a = torch.linspace(-1, 1, 5, requires_grad=True)
+    assert torch.equal(found[1](a), activation()(a)) and network[1].inplace
 
 
 def test_a_chain_computes_what_its_layers_do() -> None:

@@ -156,7 +156,7 @@ class CaptureConfig(Section, section="capture"):
             leaves the defense, and ``noised`` may say so.
     """
 
-    epochs: tuple[int, ...] = bounded((0, 1), ge=0)
+    epochs: tuple[int, ...] = bounded((0, 1), ge=0, distinct=True)
     rounds: int | None = bounded(None, ge=1)
     per_epoch: int = bounded(2, ge=1)
     coverage: Coverage = "first"
@@ -195,7 +195,7 @@ class InitialConfig(Section, section="initial"):
             the weights unchanged.
     """
 
-    batch_sizes: tuple[int, ...] = bounded((8, 32), ge=1)
+    batch_sizes: tuple[int, ...] = bounded((8, 32), ge=1, distinct=True)
     batches: int = bounded(6, ge=0)
     rows: ClientRows = "all"
     releases: int = bounded(1, ge=1)

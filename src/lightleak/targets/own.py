@@ -13,6 +13,7 @@ from importlib import import_module
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
@@ -165,6 +166,23 @@ def _words(value: Any, within: tuple[int, ...] = ()) -> Iterator[str]:
 def _tensor_words(value: Tensor) -> str:
     numbers = value.detach().cpu().double().numpy()  # numpy has no bfloat16
     return f"{value.dtype} {tuple(value.shape)} {hashlib.sha256(numbers.tobytes()).hexdigest()}"
+
+
+def reads_copies(network: nn.Module) -> nn.Module:
+    """Let a module compute on a copy of its rows from now on: its forward may write into them, as ``x *= 2`` does.
+
+    Returns:
+        ``network``.
+
+    Raises:
+        UnsupportedError: TorchScript, whose forward takes neither hooks nor other weights.
+        UsageError: it is no module.
+    """
+    require_kind("network", network, nn.Module, "an nn.Module")
+    if isinstance(network, torch.jit.ScriptModule):
+        raise UnsupportedError("the network is compiled by torch.jit; hand over the module that it was made from")
+    network.register_forward_pre_hook(lambda module, rows: tuple(part.clone() for part in rows))
+    return network
 
 
 def trust_network(name: str) -> None:

@@ -3,8 +3,10 @@
 Likewise with one smooth activation in ReLU's place.
 """
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import Tensor, fx, nn
@@ -161,7 +163,8 @@ def _step(node: fx.Node, modules: dict[str, nn.Module], kind: _Kind) -> list[str
         if type(layer) is nn.Linear and layer.bias is not None:
             return [name]
         if kind(layer):
-            return [_Activation("ReLU" if type(layer) is nn.ReLU else repr(layer), layer)]
+            apart = _not_in_place(layer)
+            return [_Activation("ReLU" if type(layer) is nn.ReLU else repr(apart), apart)]
         if type(layer) in PASSED and not (isinstance(layer, nn.Flatten) and layer.start_dim != 1):
             return []
         what = "a Linear layer without bias" if type(layer) is nn.Linear else type(layer).__name__
@@ -176,7 +179,16 @@ def _step(node: fx.Node, modules: dict[str, nn.Module], kind: _Kind) -> list[str
 def _with_arguments(function: Callable[..., Tensor], node: fx.Node) -> Callable[[Tensor], Tensor]:
     """The function of its first argument alone, as the graph calls it."""
     others, named = node.args[1:], node.kwargs
-    return lambda x: function(x, *others, **named)
+    return lambda x: function(x.clone(), *others, **named)  # it may write into its argument
+
+
+def _not_in_place(layer: nn.Module) -> nn.Module:
+    """The same activation, which leaves its argument alone; in a chain nothing else reads that."""
+    if not getattr(layer, "inplace", False):
+        return layer
+    apart: Any = copy.copy(layer)
+    apart.inplace = False
+    return cast(nn.Module, apart)
 
 
 def _called(node: fx.Node) -> str:

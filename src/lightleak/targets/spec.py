@@ -11,7 +11,7 @@ from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.registry import Registry
 from lightleak.core.seeds import fresh_generator
 from lightleak.data.layout import EncodedLayout
-from lightleak.targets.own import is_own, own_factory
+from lightleak.targets.own import is_own, own_factory, reads_copies
 
 MOST_CLASSES = 100_000
 """Upper bound for values read from files; no table has more classes."""
@@ -103,10 +103,11 @@ def build_network(spec: NetworkSpec, seed: int | None = None) -> nn.Module:
     make = _maker(spec.name)
     with fresh_generator(seed):
         try:
-            return make(spec.layout, spec.n_classes, **spec.options)
+            network = make(spec.layout, spec.n_classes, **spec.options)
         except TypeError as error:
             raise UsageError(
                 f"network {spec.name!r} does not take these options: {error}; options: {_options(make)}"
             ) from error
         except (RuntimeError, MemoryError, OverflowError) as error:  # sizes that no memory holds
             raise UsageError(f"network {spec.name!r} cannot be built: {' '.join(str(error).split())}") from error
+    return reads_copies(network) if is_own(spec.name) else network

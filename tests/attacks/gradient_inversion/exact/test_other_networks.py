@@ -1,10 +1,13 @@
 """Exact inversion of networks that are no ReLU chain: rows, labels and certificates of small batches."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from lightleak.attacks import ATTACKS
 from lightleak.core.errors import UnsupportedError
@@ -183,3 +186,68 @@ def test_one_hidden_layer_is_inverted_where_its_row_space_alone_leaves_numbers_o
     found, batch = attacked(base, "mlp", {"hidden": [60], "activation": activation})
     assert recovered(found, batch, nearly=True) == n and certified_wrongly(found, batch) == 0
     assert found.certificate.residual < 1e-6
+
+
+class Written(nn.Module):
+    """One hidden layer behind anything done with the rows, and with the layer's outputs."""
+
+    def __init__(self, width: int, between: Callable[[Tensor], Tensor], before: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        torch.manual_seed(4)
+        self.first, self.between, self.out, self.before = nn.Linear(width, 60), between, nn.Linear(60, 2), before
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(self.between(self.first(self.before(x))))
+
+
+def first_column_doubled(x: Tensor) -> Tensor:
+    x[:, 0] *= 2
+    return x
+
+
+def ignoring_what_it_returns(h: Tensor) -> Tensor:
+    functional.relu_(h)
+    return h
+
+
+def unchanged(x: Tensor) -> Tensor:
+    return x
+
+
+@pytest.mark.parametrize(
+    ("in_place", "apart", "before"),
+    [
+        (nn.ReLU(inplace=True), nn.ReLU(), unchanged),
+        (nn.LeakyReLU(inplace=True), nn.LeakyReLU(), unchanged),
+        (nn.ELU(inplace=True), nn.ELU(), unchanged),
+        (functional.relu_, functional.relu, unchanged),
+        (partial(functional.silu, inplace=True), functional.silu, unchanged),
+        (nn.Sequential(nn.ReLU(inplace=True), nn.Dropout(0.0)), nn.ReLU(), unchanged),
+        (nn.Sequential(nn.ELU(), nn.Dropout(0.0, inplace=True)), nn.ELU(), unchanged),
+        (ignoring_what_it_returns, functional.relu, unchanged),
+        (lambda h: functional.relu_(h) + h, lambda h: 2 * functional.relu(h), unchanged),
+        (nn.ReLU(), nn.ReLU(), lambda x: x.mul_(2)),
+        (nn.ReLU(), nn.ReLU(), first_column_doubled),
+    ],
+)
+@pytest.mark.parametrize("attack", ["exact", "audit_max"])
+def test_operations_in_place_hide_and_forge_nothing(
+    make_batch: Any,
+    recovered: Any,
+    certified_wrongly: Any,
+    in_place: Any,
+    apart: Any,
+    before: Any,
+    attack: str,
+) -> None:
+    base = make_batch(6, (4, 4), 2)
+    kept = base.truth.inputs.clone()
+    plain = {unchanged: unchanged, first_column_doubled: lambda x: first_column_doubled(x.clone())}
+    updates = []
+    for between, first in ((in_place, before), (apart, plain.get(before, lambda x: 2 * x))):
+        found, batch = attacked(base, hand_over(Written(base.encoder.width, between, first)), {}, attack)
+        assert recovered(found, batch, nearly=True) == found.certificate.certified == 6
+        assert certified_wrongly(found, batch) == 0
+        updates.append(batch.update.update)
+    torch.testing.assert_close(*updates)
+    assert torch.equal(base.truth.inputs, kept)

@@ -289,8 +289,8 @@ class _Given(nn.Module):
     value: Tensor
 
     def forward(self, x: Tensor) -> Tensor:
-        """The given value."""
-        return self.value
+        """A copy of the given value, into which the next layer may write."""
+        return self.value.clone()
 
 
 class Cut:
@@ -346,7 +346,7 @@ class Cut:
 
         def start(layer: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
             found.append(output.detach().requires_grad_())
-            return found[0]
+            return found[0].clone()  # no activation may write into a leaf
 
         handle = self.module.get_submodule(self._searched).register_forward_hook(start)
         try:
@@ -389,15 +389,19 @@ class Call:
 
 @contextmanager
 def watched(module: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Call]]:
-    """Within the block, calls of these linear layers are recorded by name, in the order of their first calls."""
+    """Within the block, calls of these linear layers are recorded by name, in the order of their first calls.
+
+    The module computes on with a copy of each output: ``ReLU(inplace=True)`` would overwrite what is recorded.
+    """
     calls: dict[str, Call] = {}
 
-    def recorder(name: str) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]:
-        def record(layer: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
+    def recorder(name: str) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor]:
+        def record(layer: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
             before = calls[name].times if name in calls else 0
             if torch.is_grad_enabled() and not output.requires_grad:
                 output.requires_grad_()  # behind a look-up nothing connects it to the rows
             calls[name] = Call(args[0], output, before + 1)
+            return output.clone()
 
         return record
 
