@@ -77,9 +77,9 @@ class ProtocolFacts:
             value = getattr(self, name)
             if value is None and name in _MAY_BE_UNKNOWN:
                 continue
-            if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value < math.inf:
+            if (amount := _amount(value)) is None:
                 raise ObservationError(f"{name} must be a finite number from 0, got {value!r}")
-            object.__setattr__(self, name, value if type(value) in (int, float) else float(value))
+            object.__setattr__(self, name, amount)
         for name in ("optimizer", "loss", "defense"):
             if not isinstance(value := getattr(self, name), str):
                 raise ObservationError(f"{name} must be text, got {value!r}")
@@ -131,6 +131,14 @@ def _count(value: object, least: int) -> int | None:
     except TypeError:
         return None
     return number if number is not None and least <= number <= MOST else None
+
+
+def _amount(value: Any) -> float | None:
+    """The value as a number, also of numpy's; None where it is no finite one from 0 on."""
+    kind = type(value)
+    if kind is bool or not issubclass(kind, Real) or not 0 <= value < math.inf:
+        return None
+    return value if kind in (int, float) else float(value)
 
 
 @dataclass(frozen=True)

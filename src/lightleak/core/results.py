@@ -245,6 +245,11 @@ class ClientRow(Row):
     feasibility: Expectation = field(default_factory=Expectation)
     reconstruction: str | None = None
 
+    @property
+    def released(self) -> str:
+        """What ``release_epsilon`` is about, in words."""
+        return "one update" if self.releases in (None, 1) else f"{self.releases} updates of the same rows"
+
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateRow(ClientRow):
@@ -268,11 +273,6 @@ class UpdateRow(ClientRow):
     def on_fedavg(self) -> bool:
         """Whether the update is a change of weights after local training."""
         return self.protocol == "fedavg"
-
-    @property
-    def released(self) -> str:
-        """What ``release_epsilon`` is about, in words."""
-        return "one update" if self.releases in (None, 1) else f"{self.releases} updates of the same rows"
 
     @property
     def proves_labels(self) -> bool:
