@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -151,7 +152,6 @@ NAN, INFINITY = float("nan"), float("inf")
             {"parameters": {"linears.0.weight": torch.zeros(2, 4), "linears.0.bias": torch.full((2,), INFINITY)}},
             "parameter 'linears.0.bias' must be finite",
         ),
-        ({"facts": ProtocolFacts(n_rows=0), "labels": None}, "n_rows must be at least 1, got 0"),
         ({"labels": torch.zeros(4, dtype=torch.long)}, r"labels must have shape \(3,\), one per row, got \(4,\)"),
     ],
 )
@@ -299,6 +299,44 @@ def test_oversized_files_are_not_read(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("lightleak.core.stored.MAX_FACTS_BYTES", 10)
     with pytest.raises(ObservationError, match="at most 10 are read"):
         ClientUpdate.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_rows": 0}, "n_rows must be a whole number from 1 to 1000000000, got 0"),
+        ({"n_rows": 10**12}, "n_rows must be a whole number from 1 to 1000000000"),
+        ({"epochs": 0}, "epochs must be a whole number from 1"),
+        ({"local_steps": -3}, "local_steps must be a whole number from 1"),
+        ({"batch_size": True}, "batch_size must be a whole number from 1 to 1000000000, got True"),
+        ({"learning_rate": -1.0}, "learning_rate must be a finite number from 0, got -1.0"),
+        ({"learning_rate": True}, "learning_rate must be a finite number"),
+        ({"momentum": NAN}, "momentum must be a finite number from 0, got nan"),
+        ({"weight_decay": None}, "weight_decay must be a finite number from 0, got None"),
+        ({"optimizer": None}, "optimizer must be text, got None"),
+        ({"n_clients": 2, "client_rows": (1, 1)}, r"rows of each client \(n_clients: 2\), 3 together, got \(1, 1\)"),
+        ({"n_clients": 2, "client_rows": (3,)}, "rows of each client"),
+        ({"n_clients": 2, "client_rows": (1.5, 1.5)}, "client_rows must be whole numbers from 1"),
+    ],
+)
+def test_facts_that_no_file_may_hold_are_refused_when_they_are_made(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ObservationError, match=message):
+        replace(ProtocolFacts(n_rows=3), **changes)
+
+
+def test_numbers_of_numpy_are_kept_as_plain_ones(tmp_path: Path) -> None:
+    facts = ProtocolFacts(
+        n_rows=np.int64(3),
+        n_clients=np.int32(2),
+        client_rows=[np.int64(1), np.int64(2)],
+        learning_rate=np.float32(0.5),
+        momentum=np.float64(0.25),
+        step=np.int64(7),
+    )
+    plain = ProtocolFacts(n_rows=3, n_clients=2, client_rows=(1, 2), learning_rate=0.5, momentum=0.25, step=7)
+    assert repr(facts) == repr(plain)
+    make_update(facts=facts).save(tmp_path)
+    assert ClientUpdate.load(tmp_path).facts == plain
 
 
 def test_missing_truth_is_refused(tmp_path: Path) -> None:

@@ -100,6 +100,19 @@ def test_rows_may_be_counted_by_numpy(federation: Any) -> None:
     assert update.facts.n_rows == 6 and type(update.facts.n_rows) is int
 
 
+def test_a_view_may_be_stated_by_numpy(federation: Any, tmp_path: Any) -> None:
+    made = federation(hidden=[8])
+    view = made.view(batch_size=np.int64(3), learning_rate=np.float32(0.5), epochs=np.int64(2))
+    assert view == made.view(batch_size=3, learning_rate=0.5, epochs=2)
+    view.save(tmp_path)
+    before = made.network().state_dict()
+    update = client_update(before, before, ServerView.load(tmp_path), 6, round_number=np.int64(1))
+    update.save(tmp_path / "update")
+    assert ClientUpdate.load(tmp_path / "update").facts == update.facts
+    with pytest.raises(ObservationError, match="n_rows must be a whole number from 1 to 1000000000"):
+        client_update(before, before, view, 10**12)
+
+
 def test_nothing_is_shared_with_what_came_in(federation: Any) -> None:
     made = federation(hidden=[8])
     before = {name: value.clone() for name, value in made.network().state_dict().items()}
@@ -155,10 +168,20 @@ def test_the_wrong_tensor_is_named(federation: Any, name: str, value: Any, messa
     ("settings", "message"),
     [
         ({"sends": "logits"}, "sends must be one of weights, delta, gradient, got 'logits'"),
-        ({"batch_size": 0}, "batch_size must be at least 1, 'all' or None, got 0"),
-        ({"epochs": 0}, "epochs must be at least 1, got 0"),
-        ({"learning_rate": "0.1"}, "learning_rate must be a number, or None, got str"),
-        ({"learning_rate": -1.0}, "learning_rate must be above 0, got -1.0"),
+        ({"batch_size": 0}, "batch_size must be a whole number from 1 to 1000000000, got 0"),
+        ({"batch_size": True}, "batch_size must be a whole number from 1 to 1000000000, got True"),
+        ({"epochs": 0}, "epochs must be a whole number from 1 to 1000000000, got 0"),
+        ({"learning_rate": "0.1"}, "learning_rate must be a finite number from 0, got '0.1'"),
+        ({"learning_rate": float("inf")}, "learning_rate must be a finite number from 0, got inf"),
+        ({"learning_rate": True}, "learning_rate must be a finite number from 0, got True"),
+        ({"momentum": "x"}, "momentum must be a finite number from 0, got 'x'"),
+        ({"weight_decay": float("nan")}, "weight_decay must be a finite number from 0, got nan"),
+        ({"optimizer": None}, "optimizer must be text, got None"),
+        ({"loss": None}, "loss must be text, got None"),
+        ({"loss": "nosuch"}, "unknown criterion 'nosuch'"),
+        ({"defense": None}, "defense must be text, got None"),
+        ({"learning_rate": -1.0}, "learning_rate must be a finite number from 0, got -1.0"),
+        ({"learning_rate": 0}, "learning_rate must be above 0, got 0"),
         ({"as_gradient": True, "sends": "gradient"}, "sends='gradient' needs no turning"),
         # Of several conditions only those that do not hold are named.
         ({"as_gradient": True, "learning_rate": None}, "needs a known learning_rate; got learning_rate=None$"),

@@ -83,7 +83,7 @@ def test_buffers_come_from_the_truth_where_they_are_not_shared(client: Client) -
         ({"weight_decay": 0.5}, "states weight_decay 0.5"),
         ({"local_steps": 4}, "states local_steps 4, the record of its clients 6"),
         ({"n_clients": 2}, "states n_clients 2, the record of its clients 1"),
-        ({"client_rows": (5, 6)}, r"states client_rows \(5, 6\)"),
+        ({"n_clients": None, "client_rows": (5, 6)}, r"states client_rows \(5, 6\)"),
         ({"optimizer": "adam"}, "states optimizer 'adam', the record of its clients 'sgd'"),
     ],
 )

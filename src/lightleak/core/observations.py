@@ -8,6 +8,8 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from numbers import Real
+from operator import index
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -42,6 +44,9 @@ class ProtocolFacts:
         step: global step at which the update was taken.
         epoch: global epoch (FedSGD) or communication round (FedAvg) at which it was taken, 0-based.
         defense: what the client did to the update before it left, in words (`UpdateDefense.describe`).
+
+    Raises:
+        ObservationError: a fact that is not of its type and range, or clients whose rows are not those of the update.
     """
 
     n_rows: int
@@ -58,6 +63,39 @@ class ProtocolFacts:
     step: int = 0
     epoch: int = 0
     defense: str = "none"
+
+    def __post_init__(self) -> None:
+        """Check every fact, and keep numbers of numpy as plain ones, which JSON knows."""
+        for name, least in _COUNTS.items():
+            value = getattr(self, name)
+            if value is None and name in _MAY_BE_UNKNOWN:
+                continue
+            if (number := _count(value, least)) is None:
+                raise ObservationError(f"{name} must be a whole number from {least} to {MOST}, got {value!r}")
+            object.__setattr__(self, name, number)
+        for name in ("learning_rate", "momentum", "weight_decay"):
+            value = getattr(self, name)
+            if value is None and name in _MAY_BE_UNKNOWN:
+                continue
+            if (amount := _amount(value)) is None:
+                raise ObservationError(f"{name} must be a finite number from 0, got {value!r}")
+            object.__setattr__(self, name, amount)
+        for name in ("optimizer", "loss", "defense"):
+            if not isinstance(value := getattr(self, name), str):
+                raise ObservationError(f"{name} must be text, got {value!r}")
+        self._check_client_rows()
+
+    def _check_client_rows(self) -> None:
+        given = self.client_rows
+        rows = [_count(n, 1) for n in given] if isinstance(given, list | tuple) else [None]
+        if None in rows:
+            raise ObservationError(f"client_rows must be whole numbers from 1, got {given!r}")
+        object.__setattr__(self, "client_rows", tuple(rows))
+        if rows and (sum(self.client_rows) != self.n_rows or self.n_clients not in (None, len(rows))):
+            raise ObservationError(
+                f"client_rows must be the rows of each client (n_clients: {self.n_clients}), {self.n_rows} together, "
+                f"got {given!r}"
+            )
 
 
 MOST = 10**9
@@ -80,26 +118,27 @@ def read_protocol(state: object) -> ProtocolFacts:
     known = [f.name for f in fields(ProtocolFacts)]
     if unknown := sorted(str(name) for name in state if name not in known):
         raise ObservationError(f"facts has no {', '.join(unknown)}; known: {', '.join(known)}")
-    rows = state.get("client_rows", ())
-    if not isinstance(rows, list | tuple) or not all(_is_count(n, 1) for n in rows):
-        raise ObservationError(f"facts.client_rows must be whole numbers from 1, got {rows!r}")
-    for name, least in _COUNTS.items():
-        value = state.get(name, None if least else 0)
-        if not _is_count(value, least) and not (value is None and name in _MAY_BE_UNKNOWN):
-            raise ObservationError(f"facts.{name} must be a whole number from {least} to {MOST}, got {value!r}")
-    for name in ("learning_rate", "momentum", "weight_decay"):
-        value = state.get(name, 0.0)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
-        if not is_number and not (value is None and name in _MAY_BE_UNKNOWN):
-            raise ObservationError(f"facts.{name} must be a finite number from 0, got {value!r}")
-    for name in ("optimizer", "loss", "defense"):
-        if not isinstance(state.get(name, ""), str):
-            raise ObservationError(f"facts.{name} must be text, got {state[name]!r}")
-    return ProtocolFacts(**{**state, "client_rows": tuple(rows)})
+    try:
+        return ProtocolFacts(**{"n_rows": None, **state})
+    except ObservationError as error:
+        raise ObservationError(f"facts.{error}") from error
 
 
-def _is_count(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= MOST
+def _count(value: object, least: int) -> int | None:
+    """The value as an int, also of numpy's; None where it is no count from ``least`` on."""
+    try:
+        number = None if isinstance(value, bool) else index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+    return number if number is not None and least <= number <= MOST else None
+
+
+def _amount(value: Any) -> float | None:
+    """The value as a number, also of numpy's; None where it is no finite one from 0 on."""
+    kind = type(value)
+    if kind is bool or not issubclass(kind, Real) or not 0 <= value < math.inf:
+        return None
+    return value if kind in (int, float) else float(value)
 
 
 @dataclass(frozen=True)
@@ -181,8 +220,6 @@ class ClientUpdate:
             for name, tensor in named.items():
                 if not torch.isfinite(tensor).all():
                     raise ObservationError(f"{what} {name!r} must be finite, got NaN or infinity")
-        if not isinstance(self.facts.n_rows, int) or self.facts.n_rows < 1:
-            raise ObservationError(f"n_rows must be at least 1, got {self.facts.n_rows!r}")
         if self.labels is not None and self.labels.shape != (self.facts.n_rows,):
             got = tuple(self.labels.shape)
             raise ObservationError(f"labels must have shape ({self.facts.n_rows},), one per row, got {got}")

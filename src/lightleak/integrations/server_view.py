@@ -7,13 +7,14 @@ from typing import Any, Literal, get_args
 
 from safetensors.torch import save_file
 
-from lightleak.core.arguments import require_kind, require_path, whole_number
+from lightleak.core.arguments import require_kind, require_path
 from lightleak.core.bounds import Bounds, require_one_of, require_within
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.observations import ProtocolFacts
 from lightleak.core.stored import FILE_MODE, FOLDER_MODE, read_facts, read_tensors
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
+from lightleak.targets.functional import criterion
 from lightleak.targets.own import is_own
 from lightleak.targets.own_check import ROWS, require_classifier
 from lightleak.targets.spec import NetworkSpec, build_network
@@ -82,13 +83,14 @@ class ServerView:
         require_kind("encoder", self.encoder, TableEncoder, "a TableEncoder, such as .encoder of lightleak.prepare")
         require_one_of("sends", self.sends, get_args(Sends))
         self.network.require_layout(self.encoder.layout)
-        if self.batch_size not in ("all", None) and not (isinstance(self.batch_size, int) and self.batch_size >= 1):
-            raise UsageError(f"batch_size must be at least 1, 'all' or None, got {self.batch_size!r}")
-        if self.epochs is not None:
-            whole_number("epochs", self.epochs)
+        # As in the updates that will be recorded, so that none turns out unreadable when the federation is over.
+        stated = {name: getattr(self, name) for name in _STATED if (name, getattr(self, name)) != ("batch_size", "all")}
+        facts = ProtocolFacts(n_rows=1, **stated)
+        for name in stated:
+            object.__setattr__(self, name, getattr(facts, name))
         if self.learning_rate is not None:
-            require_kind("learning_rate", self.learning_rate, (int, float), "a number, or None")
             require_within(Bounds(gt=0), "learning_rate", self.learning_rate)
+        criterion(self.loss)  # refuses an unknown one
         self._check_as_gradient()
         if self.share_statistics and not (self.kind == "gradient" and self.training_mode):
             raise UsageError(
@@ -191,5 +193,8 @@ class ServerView:
         except (KeyError, TypeError) as error:
             raise ObservationError(f"{folder}/view.json does not describe a server's view: {error}") from error
 
+
+_STATED = ("learning_rate", "epochs", "batch_size", "momentum", "weight_decay", "optimizer", "loss", "defense")
+"""Settings that are facts of every update."""
 
 _PLAIN = tuple(name for name in ServerView.__dataclass_fields__ if name not in ("network", "encoder", "marginals"))

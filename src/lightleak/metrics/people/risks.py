@@ -68,6 +68,8 @@ def _only(index: RowIndex, rows: Rows, within: float | Bools) -> Ints:
 def linkage(evidence: Evidence, by_client: bool = False) -> tuple[Risk | None, Links | None]:
     """Linking rows of one person across epochs; None without certificates, or where nothing can be linked.
 
+    What is linked is a lower bound (`Links`).
+
     Args:
         evidence: of all updates.
         by_client: each update of a round is of another client, and rows of two clients are linked, too.
@@ -119,7 +121,8 @@ def _linking(rows: Rows, digits: Bools, deviation: Floats) -> Ints:
     """By what rows are linked, ``[n, K + L + 2]``: categories, class, and certified numbers on a grid.
 
     Certified numbers lie within `NUMBERS_WITHIN` deviations of the true ones, so that two of one person differ by twice
-    that at most: the width of the grid.
+    that at most: the width of the grid. Two that lie on either side of an edge are not linked, so that the links are a
+    lower bound; numbers certified to the last digits of a float hardly ever lie so.
     """
     grid = np.where(digits[:, None], _grid(rows, 2 * NUMBERS_WITHIN * deviation), 0)
     return np.column_stack([rows.categories, digits, grid]).astype(np.int64)

@@ -37,10 +37,10 @@ def rows_per_client(name: str, facts: ProtocolFacts) -> int:
         UnsupportedError: clients with unequal numbers of rows.
     """
     clients = facts.n_clients
-    if clients is None or clients < 1:
+    if clients is None:
         raise ObservationError(f"{name}: the update aggregates clients, but does not say how many (n_clients)")
     rows = facts.client_rows or (facts.n_rows // clients,) * clients
-    if len(rows) != clients or sum(rows) != facts.n_rows:
+    if sum(rows) != facts.n_rows:
         raise ObservationError(
             f"{name}: {clients} clients with rows {list(rows)} do not make up the update's {facts.n_rows} rows"
         )
@@ -56,8 +56,6 @@ def local_epochs(name: str, facts: ProtocolFacts) -> int | None:
         ObservationError: the facts contradict each other, or tell too little.
     """
     rows, steps, epochs = rows_per_client(name, facts), facts.local_steps, facts.epochs
-    if facts.batch_size is not None and facts.batch_size < 1:
-        raise ObservationError(f"{name}: batch_size must be at least 1, got {facts.batch_size}")
     batches = None if facts.batch_size is None else -(-rows // facts.batch_size)
     if steps is None:
         if epochs is None or batches is None:
@@ -65,10 +63,8 @@ def local_epochs(name: str, facts: ProtocolFacts) -> int | None:
                 f"{name} needs the client's epochs and batch size, or the number of its steps (local_steps)"
             )
         return epochs
-    if steps < 1:
-        raise ObservationError(f"{name}: local_steps must be at least 1, got {steps}")
     for what, part in (("epochs", epochs), ("batches per epoch", batches)):
-        if part is not None and (part < 1 or steps % part):
+        if part is not None and steps % part:
             raise ObservationError(f"{name}: {steps} local steps contradict {part} {what} of {rows} rows")
     if epochs is not None and batches is not None and epochs * batches != steps:
         raise ObservationError(

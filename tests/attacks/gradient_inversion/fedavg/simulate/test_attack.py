@@ -204,7 +204,7 @@ WRONG: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], str]] = [
     ("a gradient", {}, GRADIENT, {}, "simulates local training .FedAvg.; this update is one FedSGD gradient"),
     ("no count", {"n_clients": None}, {"batch_labels": None}, {}, "does not say how many .n_clients."),
     ("uneven clients", {"n_clients": 2, "client_rows": (2, 4)}, {"batch_labels": None}, {}, "equally many rows"),
-    ("rows that do not sum", {"n_clients": 2, "client_rows": (2, 2)}, {"batch_labels": None}, {}, "do not make up"),
+    ("rows that do not sum", {"n_clients": 4}, {"batch_labels": None}, {}, "do not make up"),
     ("steps against E and m", {"local_steps": 5}, {}, {}, "5 local steps contradict"),
     ("steps against both", {"local_steps": 8}, {}, {}, "8 local steps contradict 2 epochs of 2 batches"),
     ("nothing told", {"epochs": None, "local_steps": None}, {"batch_labels": None}, {}, "number of its steps"),
@@ -221,7 +221,6 @@ WRONG: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], str]] = [
         {"assumed_epochs": 4, "label_order": "batches"},
         "needs the update's own epochs .2., got 4",
     ),
-    ("a batch of nothing", {"batch_size": 0}, {}, {}, "batch_size must be at least 1, got 0"),
     ("empty batches", {}, {"batch_labels": None}, {"assumed_epochs": 1}, "6 rows cannot be cut into 4 batches"),
     (
         "empty batches told",
