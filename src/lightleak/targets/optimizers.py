@@ -20,9 +20,9 @@ class OptimizerConfig:
 
     Attributes:
         name: sgd, adam or adamw; PyTorch's defaults apart from what follows.
-        learning_rate: above 0.
-        momentum: in ``[0, 1)``; sgd only.
-        weight_decay: at least 0; an L2 penalty for sgd and adam, decoupled for adamw.
+        learning_rate: size of a step.
+        momentum: sgd only.
+        weight_decay: an L2 penalty for sgd and adam, decoupled for adamw.
     """
 
     name: Literal["sgd", "adam", "adamw"] = "sgd"
