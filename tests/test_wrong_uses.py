@@ -107,6 +107,7 @@ WRONG_USES: list[tuple[str, str, str]] = [
     (f"{AUDIT} --initial.batch_sizes [4,8,4]", "got 4, 8, 4", "initial.batch_sizes must be distinct"),
     (f"{AUDIT} --capture.epochs [0,0]", "got 0, 0", "capture.epochs must be distinct"),
     (f"{AUDIT} --initial.batch_sizes [49]", "got 49", "batch_size must be at most 48 (training rows of 'synthetic')"),
+    (f"{AUDIT} --initial.batch_sizes [1] --target.options.norm batch", "initial.batch_sizes 1", "choose another size"),
     (f"{AUDIT} --training.batch_size 7 --target.options.norm batch", "batch_size 7 leaves", "a batch of one row of 43"),
     (f"{AUDIT} --capture.epochs [5]", "got [5]", "capture.epochs must name one below 1"),
     (f"{AUDIT} --capture.coverage rounds", "got 'rounds'", "capture.coverage must be first or epoch under fedsgd"),

@@ -7,6 +7,7 @@ import importlib.util
 import io
 import json
 import os
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -348,6 +349,13 @@ def test_no_cluster_is_examined_unless_asked_for() -> None:
 def test_a_cluster_that_is_not_there() -> None:
     (finding,) = cluster.check(Facts(None, Path(), {}, "ray", "127.0.0.1:1"))
     assert finding.state is PROBLEM and "127.0.0.1:1" in finding.found and "ray start --head" in finding.fix
+
+
+def test_a_cluster_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    (finding,) = cluster.check(Facts(None, Path(), {}, "ray"))
+    assert finding.state is PROBLEM and "needs Ray" in finding.found
+    assert finding.fix.startswith("install Ray: pip install") and "[cluster]" in finding.fix
 
 
 @pytest.mark.slow

@@ -83,6 +83,26 @@ def test_arrays_without_names_are_taken_in_order(federation: Any) -> None:
         client_update(before, list(after.values())[:2], made.view(), 6)
 
 
+@pytest.mark.parametrize(
+    "form", [lambda v: v[..., ::-1].copy()[..., ::-1], lambda v: v.astype(v.dtype.newbyteorder(">"))]
+)
+def test_arrays_may_be_reversed_or_of_another_byte_order(federation: Any, form: Any) -> None:
+    made = federation(**HARD)
+    before = made.network().state_dict()
+    after = made.trained(0, before)
+    arrays = [
+        {name: form(v.numpy()) if v.dim() else v.numpy() for name, v in state.items()} for state in (before, after)
+    ]
+    same(client_update(*arrays, made.view(), 6), client_update(before, after, made.view(), 6))
+
+
+def test_names_are_text(federation: Any) -> None:
+    made = federation(hidden=[8])
+    before = made.network().state_dict()
+    with pytest.raises(ObservationError, match="sent: names of tensors must be text, got 0"):
+        client_update(before, dict(enumerate(before.values())), made.view(), 6)
+
+
 def test_a_prefix_leaves_out_what_is_not_the_networks(federation: Any) -> None:
     made = federation(hidden=[8])
     before = made.network().state_dict()

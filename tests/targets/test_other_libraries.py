@@ -100,3 +100,17 @@ def test_the_missing_package_is_named(target: str, message: str, monkeypatch: py
 
 def test_a_network_without_a_package_of_its_own_misses_none() -> None:
     assert FromPackage.missing_package() is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"normalization": "nosuch"}, "normalization must be one of layer_norm, batch_norm, got 'nosuch'"),
+        ({"channels": 0}, "channels must be a whole number of at least 1, got 0"),
+        ({"dropout_prob": 3}, r"ResNet of pytorch-frame does not take .*'dropout_prob': 3.*: dropout probability"),
+    ],
+)
+def test_values_that_pytorch_frame_does_not_take_are_named(settings: dict[str, object], message: str) -> None:
+    pytest.importorskip("torch_frame", reason="the extra zoo brings it")
+    with pytest.raises(UsageError, match=message):
+        build_network(NetworkSpec("frame_resnet", 2, LAYOUT, settings), seed=0)

@@ -1,5 +1,7 @@
 """pytorch-tabular's models as targets: its own logits, reproducible, with derivatives by every column."""
 
+import re
+
 import pytest
 import torch
 from torch import Tensor
@@ -95,5 +97,25 @@ def test_the_seed_alone_decides_the_weights() -> None:
 
 
 def test_settings_that_the_library_does_not_have_are_named() -> None:
-    with pytest.raises(UsageError, match=r"AutoIntConfig of pytorch-tabular does not take .*nonsense"):
+    with pytest.raises(UsageError, match=r"AutoInt of pytorch-tabular does not take .*nonsense"):
         build_network(NetworkSpec("autoint", 2, LAYOUT, {"nonsense": 1}), seed=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "reason"),
+    [
+        ("ft_transformer", {"num_heads": 7}, "must be multiples of 'num_heads'"),
+        ("ft_transformer", {"num_heads": 0}, "zero"),
+        ("autoint", {"num_heads": 3}, "divisible by num_heads"),
+        ("category_embedding", {"layers": 5}, "has no attribute 'split'"),
+        ("category_embedding", {"layers": "x"}, "invalid literal"),
+        ("category_embedding", {"activation": "nosuch"}, "nosuch"),
+        ("category_embedding", {"dropout": 2}, "probability"),
+        ("category_embedding", {"dropout": "x"}, "not supported"),
+        ("tabnet", {"n_steps": 0}, "n_steps should be a positive integer"),
+        ("tabnet", {"virtual_batch_size": 0}, "zero"),
+    ],
+)
+def test_values_that_a_model_fails_on_are_named(name: str, settings: dict[str, object], reason: str) -> None:
+    with pytest.raises(UsageError, match=f"of pytorch-tabular does not take {re.escape(str(settings))}: .*{reason}"):
+        build_network(NetworkSpec(name, 2, LAYOUT, settings), seed=0)

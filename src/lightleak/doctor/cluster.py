@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from lightleak.core.errors import LightLeakError
+from lightleak.core.errors import LightLeakError, UnsupportedError
+from lightleak.core.optional import install_line
 from lightleak.doctor.devices import loss_after_one_step, small_update
 from lightleak.doctor.finding import Check, Facts, Finding
 from lightleak.experiments.pack import Knowledge, Place, Task, run_in
@@ -54,6 +55,8 @@ def check(facts: Facts) -> list[Finding]:
     try:
         with RayEngine("cpu", address=facts.ray_address):
             return judge(examine_nodes(), versions_here())
+    except UnsupportedError as error:
+        return [NODES.problem(str(error), f"install Ray: {install_line('cluster')}")]
     except LightLeakError as error:
         fix = "start it (ray start --head; ray start --address=HEAD:6379 on other machines), or name it: --ray-address"
         return [NODES.problem(str(error), fix)]

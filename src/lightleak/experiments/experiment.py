@@ -18,6 +18,7 @@ from lightleak.data.user_table import load_table
 from lightleak.experiments.clients import Population
 from lightleak.experiments.config import AuditConfig, ClientRows, DataConfig, TableSource
 from lightleak.experiments.pack import Shared
+from lightleak.protocols.client_training import check_row_alone
 from lightleak.targets import NetworkSpec, build_network
 from lightleak.targets.own import is_own, trust_network
 from lightleak.targets.own_check import require_auditable
@@ -67,7 +68,8 @@ def prepare_experiment(config: AuditConfig) -> Experiment:
     Raises:
         DataError: the table cannot be read.
         UsageError: no such dataset or network, options it does not take, user code that makes no network for
-            this table (`require_auditable`), or a batch larger than the training rows.
+            this table (`require_auditable`), or a batch larger than the training rows, or of one row that the network
+            cannot take.
     """
     trust_network(config.target.network)  # the config is the user's, so its code may be imported
     if not is_differentiable(config.target.network):  # before a large table is read
@@ -83,6 +85,8 @@ def prepare_experiment(config: AuditConfig) -> Experiment:
     network = build_network(spec, seed=0)  # refuses options it does not take
     if is_own(spec.name):
         require_auditable(network, encoder, spec.n_classes)
+    if config.initial.batches and 1 in config.initial.batch_sizes and network.training:
+        check_row_alone(network, encoder.layout.width, "initial.batch_sizes 1 is a batch of one row")
     trained = () if config.protocol.is_fedavg else (config.training.batch_size,)
     largest = max((*trained, *config.initial.batch_sizes), default=1)
     require_at_most("batch_size", largest, len(table.train), f"training rows of {table.card.name!r}")

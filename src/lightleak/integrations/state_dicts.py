@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -92,7 +93,8 @@ def network_tensors(
         All parameters by name, and those buffers that the state holds.
 
     Raises:
-        ObservationError: a tensor that is missing, unknown, of another shape or no floating-point numbers.
+        ObservationError: a tensor that is missing, unknown, of another shape or no floating-point numbers, or a name
+            that is no text.
     """
     shapes = {name: value.shape for name, value in reference.state_dict().items()}
     named = _by_name(state, reference, view, what)
@@ -125,6 +127,8 @@ def _by_name(state: State, reference: nn.Module, view: ServerView, what: str) ->
         )
     require_kind(what, state, (Mapping, Sequence), "a state dict, or a list of arrays in the order of one")
     if isinstance(state, Mapping):
+        if odd := [name for name in state if not isinstance(name, str)]:
+            raise ObservationError(f"{what}: names of tensors must be text, got {odd[0]!r}")
         return {name.removeprefix(view.prefix): value for name, value in state.items() if name.startswith(view.prefix)}
     for names in (list(reference.state_dict()), [name for name, _ in reference.named_parameters()]):
         if len(names) == len(state):
@@ -136,6 +140,8 @@ def _by_name(state: State, reference: nn.Module, view: ServerView, what: str) ->
 
 
 def _tensor(value: Any, what: str) -> Tensor:
+    if isinstance(value, np.ndarray):  # torch takes neither negative strides nor another byte order
+        value = np.asarray(value, value.dtype.newbyteorder("="), order="C")
     try:
         return torch.as_tensor(value).detach().to("cpu", copy=True)
     except (TypeError, ValueError, RuntimeError) as error:

@@ -268,7 +268,9 @@ def check_row_alone(network: nn.Module, width: int, found: str) -> None:
         with torch.no_grad(), in_mode(network, True), frozen_statistics(network), fresh_generator(0, row.device):
             network(row)
     except (UsageError, ValueError) as error:
-        raise UsageError(f"{found}, which the network cannot take in train mode: {error}") from error
+        raise UsageError(
+            f"{found}, which the network cannot take in train mode ({error}); choose another size"
+        ) from error
 
 
 def _defended(

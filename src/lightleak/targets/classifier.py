@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torchmetrics import MetricCollection
 
+from lightleak.core.arguments import require_kind
 from lightleak.core.errors import UsageError
 from lightleak.targets.evaluation import RowMean, classification_metrics
 from lightleak.targets.functional import criterion
@@ -55,10 +56,10 @@ class TabularClassifier(lightning.LightningModule):
             wrap_optimizer: see the attribute; no part of the hyperparameters, so hand it over again when resuming.
 
         Raises:
-            UsageError: an unknown name or option, or a bare module without ``n_classes``.
+            UsageError: an unknown name or option, an argument of another type, or a bare module without ``n_classes``.
         """
         super().__init__()
-        config = OptimizerConfig(**optimizer) if isinstance(optimizer, Mapping) else optimizer or OptimizerConfig()
+        config = OptimizerConfig.of(optimizer)
         self.optimizer_config = config
         self.loss_name = loss
         self.criterion = criterion(loss)
@@ -71,6 +72,7 @@ class TabularClassifier(lightning.LightningModule):
             self.spec, self.network = None, network
             hyperparameters["n_classes"] = n_classes
         else:
+            require_kind("network", network, (NetworkSpec, Mapping), "a NetworkSpec, its dictionary or an nn.Module")
             self.spec = network if isinstance(network, NetworkSpec) else NetworkSpec.from_dict(network)
             self.network = build_network(self.spec, seed)
             n_classes = self.spec.n_classes

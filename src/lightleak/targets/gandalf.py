@@ -64,6 +64,7 @@ class GANDALF(nn.Module):
         self.layout = layout
         dimensions = [(b.width + 1, min(MAX_EMBEDDING, (b.width + 2) // 2)) for b in layout.categorical]
         n_classes = options.count("n_classes", n_classes, 2)
+        normalizes = options.flag("normalize_numerical", normalize_numerical) and bool(layout.numerical)
         from pytorch_tabular.models.gandalf.gandalf import GANDALFBackbone  # takes seconds
 
         with _python_random_from_torch():
@@ -73,8 +74,8 @@ class GANDALF(nn.Module):
                 gflu_stages=options.count("stages", stages),
                 gflu_dropout=options.rate("dropout", dropout),
                 gflu_feature_init_sparsity=options.rate("feature_sparsity", feature_sparsity),
-                learnable_sparsity=learnable_sparsity,
-                batch_norm_continuous_input=normalize_numerical and bool(layout.numerical),
+                learnable_sparsity=options.flag("learnable_sparsity", learnable_sparsity),
+                batch_norm_continuous_input=normalizes,
                 embedding_dropout=options.rate("embedding_dropout", embedding_dropout),
             )
             embedding = backbone._build_embedding_layer()

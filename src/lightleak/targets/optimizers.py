@@ -1,12 +1,14 @@
 """The optimizer of a target as data: named, bounded, stored in checkpoints and part of the protocol facts."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from lightleak.core.arguments import require_kind
+from lightleak.core.bounds import bounded, check_settings, require_one_of
 from lightleak.core.errors import UsageError
 
 OPTIMIZERS = ("sgd", "adam", "adamw")
@@ -18,32 +20,41 @@ class OptimizerConfig:
 
     Attributes:
         name: sgd, adam or adamw; PyTorch's defaults apart from what follows.
-        learning_rate: above 0.
-        momentum: in ``[0, 1)``; sgd only.
-        weight_decay: at least 0; an L2 penalty for sgd and adam, decoupled for adamw.
+        learning_rate: size of a step.
+        momentum: sgd only.
+        weight_decay: an L2 penalty for sgd and adam, decoupled for adamw.
     """
 
     name: Literal["sgd", "adam", "adamw"] = "sgd"
-    learning_rate: float = 0.01
-    momentum: float = 0.0
-    weight_decay: float = 0.0
+    learning_rate: float = bounded(0.01, gt=0)
+    momentum: float = bounded(0.0, ge=0, lt=1)
+    weight_decay: float = bounded(0.0, ge=0)
 
     def __post_init__(self) -> None:
         """Check the domains.
 
         Raises:
-            UsageError: a value outside its domain, or momentum with an optimizer that has none.
+            UsageError: a value of another type or outside its domain, or momentum with an optimizer that has none.
         """
-        if self.name not in OPTIMIZERS:
-            raise UsageError(f"optimizer must be one of {', '.join(OPTIMIZERS)}, got {self.name!r}")
-        if not 0 < self.learning_rate < float("inf"):
-            raise UsageError(f"learning_rate must be above 0, got {self.learning_rate!r}")
-        if not 0 <= self.momentum < 1:
-            raise UsageError(f"momentum must be at least 0 and below 1, got {self.momentum!r}")
+        require_one_of("optimizer", self.name, OPTIMIZERS)
+        check_settings(self)
         if self.momentum and self.name != "sgd":
             raise UsageError(f"momentum is a setting of 'sgd', got momentum {self.momentum!r} with {self.name!r}")
-        if not 0 <= self.weight_decay < float("inf"):
-            raise UsageError(f"weight_decay must be at least 0, got {self.weight_decay!r}")
+
+    @classmethod
+    def of(cls, given: "OptimizerConfig | Mapping[str, Any] | None") -> "OptimizerConfig":
+        """Return settings from their dictionary, or as they are; None is plain SGD.
+
+        Raises:
+            UsageError: of another type, a setting that no optimizer has, or a value outside its domain.
+        """
+        if given is None or isinstance(given, OptimizerConfig):
+            return given or cls()
+        require_kind("optimizer", given, Mapping, "an OptimizerConfig or its dictionary")
+        known = [one.name for one in fields(cls)]
+        if unknown := [key for key in given if key not in known]:
+            raise UsageError(f"optimizer has no setting {unknown[0]!r}; settings: {', '.join(known)}")
+        return cls(**given)
 
     def build(self, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
         """The optimizer of those ``parameters`` that are trained.

@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 
 from torch import nn
 
+from lightleak.core.bounds import Bounds, require_type, require_within
 from lightleak.core.errors import UsageError
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
@@ -55,13 +56,34 @@ def rate(option: str, value: float) -> float:
     return float(value)
 
 
+def factor(option: str, value: float) -> float:
+    """Check a finite number above 0.
+
+    Raises:
+        UsageError: it is none.
+    """
+    require_type(option, value, float)
+    require_within(Bounds(gt=0), option, value)
+    return value
+
+
+def flag(option: str, value: bool) -> bool:
+    """Check a truth value.
+
+    Raises:
+        UsageError: it is none.
+    """
+    require_type(option, value, bool)
+    return value
+
+
 def choice(option: str, value: str, allowed: Collection[str]) -> str:
     """Check a name.
 
     Raises:
         UsageError: not one of ``allowed``.
     """
-    if value not in allowed:
+    if value not in tuple(allowed):  # a list has no hash
         raise UsageError(f"{option} must be one of {', '.join(allowed)}, got {value!r}")
     return value
 

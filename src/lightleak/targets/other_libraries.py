@@ -5,12 +5,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lightleak.core.errors import UsageError
 from lightleak.data.layout import EncodedLayout
 from lightleak.targets import options
 from lightleak.targets.normalization import with_functional_normalization
-from lightleak.targets.packages import FromPackage, NumbersAndCodes
+from lightleak.targets.packages import FromPackage, NumbersAndCodes, naming_settings
 from lightleak.targets.spec import NETWORKS
+
+NORMALIZATIONS = ("layer_norm", "batch_norm")
+"""Of pytorch-frame's models, which may also have none."""
 
 
 @NETWORKS.register("tabm")
@@ -39,10 +41,8 @@ class TabM(FromPackage, nn.Module):
         from tabm import TabM as Members
 
         n_classes = options.count("n_classes", n_classes, 2)
-        try:
+        with naming_settings("TabM.make of tabm", settings):
             self.members = Members.make(n_num_features=layout.width, d_out=n_classes, **settings)
-        except (TypeError, ValueError, AssertionError) as error:
-            raise UsageError(f"TabM.make of tabm does not take {settings}: {error}") from error
 
     def forward(self, x: Tensor) -> Tensor:
         """Encoded rows ``[n, d]`` to logits ``[n, n_classes]``."""
@@ -76,11 +76,9 @@ class DeepTabMLP(FromPackage, nn.Module):
         self.layout, n_classes = layout, options.count("n_classes", n_classes, 2)
         numbers = {block.name: {"dimension": 1} for block in layout.numerical}
         codes = {block.name: {"dimension": 1, "categories": block.width} for block in layout.categorical}
-        try:
-            config = MLPConfig(**settings)
-        except TypeError as error:
-            raise UsageError(f"MLPConfig of DeepTab does not take {settings}: {error}") from error
-        self.mlp = with_functional_normalization(MLP((numbers, codes, {}), num_classes=n_classes, config=config))
+        with naming_settings("MLPConfig of DeepTab", settings):
+            mlp = MLP((numbers, codes, {}), num_classes=n_classes, config=MLPConfig(**settings))
+        self.mlp = with_functional_normalization(mlp)
 
     def forward(self, x: Tensor) -> Tensor:
         """Encoded rows ``[n, d]`` to logits ``[n, n_classes]``."""
@@ -103,12 +101,10 @@ class _OfFrames(nn.Module):
         for block in layout.categorical:
             statistics[block.name] = {StatType.COUNT: (list(range(block.width)), [1] * block.width)}
         self.names = {stype.numerical: numbers, stype.categorical: codes}
-        try:
+        with naming_settings(f"{model.__name__} of pytorch-frame", settings):
             self.model = model(
                 out_channels=n_classes, col_stats=statistics, col_names_dict=self._of_table(self.names), **settings
             )
-        except (TypeError, ValueError, AssertionError) as error:
-            raise UsageError(f"{model.__name__} of pytorch-frame does not take {settings}: {error}") from error
 
     def forward(self, continuous: Tensor, categorical: Tensor) -> Tensor:
         """Numbers ``[n, p]`` and codes ``[n, q]`` to logits ``[n, n_classes]``."""
@@ -146,6 +142,10 @@ class FrameNetwork(NumbersAndCodes):
         from torch_frame.nn import models
 
         n_classes = options.count("n_classes", n_classes, 2)
+        for size in self.sizes.keys() & settings.keys():
+            options.count(size, settings[size])
+        if settings.get("normalization") is not None:  # it takes any other word for none
+            options.choice("normalization", settings["normalization"], NORMALIZATIONS)
         model = _OfFrames(getattr(models, self.model_name), layout, n_classes, {**self.sizes, **settings})
         super().__init__(model, layout)
 

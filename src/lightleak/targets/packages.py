@@ -1,11 +1,14 @@
 """Networks of other libraries: the package that one needs, and the rows that one of numbers and codes takes."""
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import nn
 
-from lightleak.core.errors import UnsupportedError
+from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.core.optional import install_line
 from lightleak.data.input_form import InputForm, InputPart
 from lightleak.data.layout import Block, EncodedLayout
@@ -51,6 +54,24 @@ class FromPackage:
 def is_missing(package: str) -> bool:
     """Return whether a package is not installed."""
     return find_spec(MODULES.get(package, package.replace("-", "_"))) is None
+
+
+@contextmanager
+def naming_settings(taker: str, settings: Mapping[str, Any]) -> Iterator[None]:
+    """Name the settings of a library's model where it fails within the block, by whatever error.
+
+    Args:
+        taker: what takes them, of which library.
+        settings: as given.
+
+    Raises:
+        UsageError: it failed.
+    """
+    try:
+        yield
+    except Exception as error:  # libraries assert, divide by zero, or look names up
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise UsageError(f"{taker} does not take {dict(settings)}: {said}") from error
 
 
 class NumbersAndCodes(FromPackage, ClientForm):

@@ -3,13 +3,13 @@
 from dataclasses import asdict
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from lightleak.core.errors import UsageError
 from lightleak.data.layout import EncodedLayout
 from lightleak.targets import options
 from lightleak.targets.gandalf import MAX_EMBEDDING
-from lightleak.targets.packages import NumbersAndCodes
+from lightleak.targets.packages import ROWS, NumbersAndCodes, naming_settings
 from lightleak.targets.spec import NETWORKS
 
 UNUSED = (("FTTransformerBackbone", "normalizing_batch_norm"), ("TabNetNoEmbeddings", "initial_bn"))
@@ -43,10 +43,6 @@ class Model(nn.Module):
         from pytorch_tabular import models
         from pytorch_tabular.config import InferredConfig
 
-        try:
-            config = getattr(models, f"{name}Config")(task="classification", **settings)
-        except (TypeError, ValueError, AssertionError) as error:
-            raise UsageError(f"{name}Config of pytorch-tabular does not take {settings}: {error}") from error
         inferred = InferredConfig(
             categorical_dim=len(categories),
             continuous_dim=n_numbers,
@@ -55,12 +51,18 @@ class Model(nn.Module):
             categorical_cardinality=categories,
             embedding_dims=[(width, min(MAX_EMBEDDING, (width + 1) // 2)) for width in categories],
         )
-        # Its trainer's batch size only bounds that of ghost normalization.
-        facts = {**asdict(config), "batch_size": getattr(config, "virtual_batch_size", None) or 1}
-        made = getattr(models, name.removesuffix("Model") + "Model")(
-            OmegaConf.create(facts), inferred_config=OmegaConf.create(asdict(inferred))
-        )
-        self.embedding, self.backbone, self.head = made.embedding_layer, made.backbone, made.head
+        with naming_settings(f"{name.removesuffix('Model')} of pytorch-tabular", settings):
+            config = getattr(models, f"{name}Config")(task="classification", **settings)
+            # Its trainer's batch size only bounds that of ghost normalization.
+            facts = {**asdict(config), "batch_size": getattr(config, "virtual_batch_size", None) or 1}
+            made = getattr(models, name.removesuffix("Model") + "Model")(
+                OmegaConf.create(facts), inferred_config=OmegaConf.create(asdict(inferred))
+            )
+            self.embedding, self.backbone, self.head = made.embedding_layer, made.backbone, made.head
+            with torch.no_grad():
+                codes = torch.zeros(ROWS, len(categories), dtype=torch.long)
+                self.eval()({"continuous": torch.zeros(ROWS, n_numbers), "categorical": codes})
+            self.train()
         for layer in self.modules():
             if isinstance(layer, nn.Embedding):
                 layer.padding_idx = None  # that row, without a gradient, is the one for unknown categories

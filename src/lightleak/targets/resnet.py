@@ -114,7 +114,8 @@ class PreActivationResNet(nn.Module):
             UsageError: an option outside its domain.
         """
         super().__init__()
-        inner = options.count("width * hidden_factor", int(options.count("width", width) * hidden_factor))
+        factor = options.factor("hidden_factor", hidden_factor)
+        inner = options.count("width * hidden_factor", int(options.count("width", width) * factor))
         rates = options.rate("hidden_dropout", hidden_dropout), options.rate("residual_dropout", residual_dropout)
         self.input = nn.Linear(layout.width, width)
         self.blocks = nn.ModuleList(

@@ -76,6 +76,8 @@ class NetworkSpec:
         Raises:
             ObservationError: a key is missing, or a value is not of its type or range.
         """
+        if not isinstance(state, Mapping):
+            raise ObservationError(f"network specification must be a dictionary, got {type(state).__name__}")
         try:
             name, n_classes, options = state["name"], state["n_classes"], state.get("options", {})
             layout = EncodedLayout.from_dict(state["layout"])

@@ -69,7 +69,7 @@ class SplitClassifier(lightning.LightningModule):
         if not 0 < decay <= 1:
             raise UsageError(f"decay must be above 0 and at most 1, got {decay!r}")
         self.automatic_optimization = False
-        config = OptimizerConfig(**optimizer) if isinstance(optimizer, Mapping) else optimizer or OptimizerConfig()
+        config = OptimizerConfig.of(optimizer)
         known = spec if isinstance(spec, SplitSpec) else SplitSpec.from_dict(spec)
         # Plain containers only: the checkpoint must load with weights_only.
         self.save_hyperparameters(
