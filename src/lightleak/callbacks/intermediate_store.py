@@ -7,7 +7,7 @@ An observation and its truth go into folders of their own, so that one can be ha
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -42,6 +42,7 @@ class TrainingRecord:
         defense_strength: its strength, where it has one.
         variant: what the adversary did meanwhile, such as ``passive`` or ``LR+MR``.
         does: how it departed from the protocol.
+        defense_options: settings of the defense.
     """
 
     seed: int
@@ -50,6 +51,7 @@ class TrainingRecord:
     defense_strength: float | None = None
     variant: str = "passive"
     does: tuple[Does, ...] = ()
+    defense_options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def save_observation(seen: IntermediateResults, folder: Path) -> None:

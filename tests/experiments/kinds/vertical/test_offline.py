@@ -12,6 +12,7 @@ from lightleak.experiments.run import attack_captures
 from lightleak.experiments.took import TOOK
 
 HOW_TRAINED = ("seed", "defense", "defense_name", "defense_strength", "variant", "threat", "threat_model")
+INFORMED = ("informed_fraction", "informed_low", "informed_high", "informed_error")
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +62,38 @@ def test_a_row_states_how_its_training_went(attacked, finished):
     assert all("does" not in row["threat"] and "honest-but-curious" in row["threat_model"] for row in nulls)
 
 
+def test_an_estimate_is_also_that_of_an_adversary_who_knows_the_defense(attacked, finished):
+    """As in the audit: of a capture under the defense "half", what its inverse makes of the estimate."""
+    attacked_both_times = ("provfl_b_mixture", "aia_raw_adjusted")
+
+    def by_training(rows):
+        found = [row for row in rows if row["attack"] in attacked_both_times and row["variant"] == "passive"]
+        return {(row["attack"], row["adversary"], row["defense"]): [row[name] for name in INFORMED] for row in found}
+
+    again = by_training(attacked["rows"])
+    assert len(again) == 8 and again == by_training(json.loads((finished / "results.json").read_text())["rows"])
+    assert any(row["informed_fraction"] != row["estimated_fraction"] for row in attacked["rows"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_known"),
+    [
+        ({"defense_options": None, "defense_strength": 0.25}, False),  # as earlier versions stored it
+        ({"defense_name": "of another session"}, False),
+        ({}, True),
+    ],
+)
+def test_nothing_is_inverted_where_the_settings_of_the_defense_are_not_known(
+    changes, is_known, finished, watching, silent, tmp_path
+):
+    place = next((finished / "captures").glob("*half-passive*C1*"))
+    shutil.copytree(place, tmp_path / "captures" / "one")
+    file = tmp_path / "captures" / "one" / TRAINING
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+    rows = attack_captures(watching, tmp_path / "captures", tmp_path / "run", [], silent)["rows"]
+    assert all(row["defense"] == "half" and ("informed_error" in row) is is_known for row in rows)
+
+
 def test_an_attack_that_was_not_there_while_the_model_trained_says_so(finished, small, silent, tmp_path):
     config = small(attacks={"mine": {"attack": "provfl_m", "estimator": "mixture"}, "aia": {}})
     captures = tmp_path / "captures"
@@ -90,14 +123,22 @@ def test_a_capture_that_does_not_say_how_it_was_trained_is_not_called_undefended
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
-    [("{", "is not JSON"), ('{"schema_version": 1, "seed": "x"}', "key 'seed': expected a whole number, got 'x'")],
+    ("content", "kind", "said"),
+    [
+        ("{", ObservationError, "is not JSON"),
+        ('{"schema_version": 1, "seed": "x"}', ObservationError, "key 'seed': expected a whole number, got 'x'"),
+        (
+            '{"schema_version": 1, "seed": 0, "defense": "a", "defense_name": "withdraw", "defense_options": {"b": 1}}',
+            UsageError,
+            "training.json: defense 'withdraw' has no setting b",
+        ),
+    ],
 )
-def test_a_damaged_record_of_the_training_is_refused(content, said, finished, watching, silent, tmp_path):
+def test_a_damaged_record_of_the_training_is_refused(content, kind, said, finished, watching, silent, tmp_path):
     place = next((finished / "captures").glob("*none-passive*C1*"))
     shutil.copytree(place, tmp_path / "captures" / "one")
     (tmp_path / "captures" / "one" / TRAINING).write_text(content)
-    with pytest.raises(ObservationError, match=said):
+    with pytest.raises(kind, match=said):
         attack_captures(watching, tmp_path / "captures", tmp_path / "run", [], silent)
 
 
@@ -129,7 +170,7 @@ def test_a_folder_without_captures_is_refused(watching, silent, tmp_path):
 def test_the_null_is_paired_capture_by_capture(attacked):
     """Also where several captures share property, role and seed, as those with and without a defense do."""
     rows = attacked["rows"]
-    nulls = {row["capture"]: row["absolute_error"] for row in rows if row["attack"] == "aia_raw_adjusted"}
+    nulls = {row["capture"]: row["informed_error"] for row in rows if row["attack"] == "aia_raw_adjusted"}
     assert len(nulls) == len({row["capture"] for row in rows}) > 2
     for row in rows:
         assert row["own_columns_error"] == nulls[row["capture"]]

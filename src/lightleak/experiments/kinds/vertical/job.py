@@ -25,7 +25,7 @@ from lightleak.core.seeds import derive_seed
 from lightleak.core.stored import DAMAGED, set_aside, write_json
 from lightleak.data.property import Property
 from lightleak.data.vertical import VerticalDataModule
-from lightleak.defenses.vertical import VerticalDefense, make_defense
+from lightleak.defenses.vertical import VERTICAL_DEFENSES, VerticalDefense, make_defense
 from lightleak.experiments.attack_settings import made_from_label
 from lightleak.experiments.kinds.vertical.config import VerticalConfig
 from lightleak.experiments.kinds.vertical.rows import estimate_row, norm_entries
@@ -188,7 +188,9 @@ class Job(Pack):
     def _keep(self, folder: Path, seen: IntermediateResults, done: "Trained") -> None:
         place = folder / "captures" / f"{self._name}-{seen.adversary}-e{seen.facts.epoch:03d}"
         defense, deeds = self.made_defense, done.augmentation
-        record = TrainingRecord(self.seed, self.defense, defense.name, defense.strength, deeds.describe(), deeds.does)
+        record = TrainingRecord(
+            self.seed, self.defense, defense.name, defense.strength, deeds.describe(), deeds.does, defense.options()
+        )
         save_training(record, place)
         save_observation(seen, place / "observation")
         save_truth(done.truth, place / "truth")
@@ -300,3 +302,15 @@ def defense_named(label: str, options: Mapping[str, Any]) -> VerticalDefense:
     """The defense that a label of the config names, or that its setting ``defense`` names; errors likewise."""
     with placed(f"defenses.{label}"):
         return make_defense(label, options)
+
+
+def defense_of(training: TrainingRecord | None) -> VerticalDefense | None:
+    """The defense of a captured training; None where it is not known here, or its settings are not stored.
+
+    Raises:
+        UsageError: a setting that it does not have, or of the wrong type or range.
+    """
+    if training is None or training.defense_name not in VERTICAL_DEFENSES:
+        return None
+    made = make_defense(training.defense_name, training.defense_options)
+    return made if made.strength == training.defense_strength else None  # earlier versions stored the strength alone

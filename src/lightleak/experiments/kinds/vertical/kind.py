@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from lightleak.callbacks.intermediate_store import load_observation, load_training, load_truth
+from lightleak.callbacks.intermediate_store import TRAINING, load_observation, load_training, load_truth
 from lightleak.core.bounds import require_at_most
 from lightleak.core.errors import ObservationError, placed
 from lightleak.core.ground_truth import PropertyTruth
@@ -25,7 +25,14 @@ from lightleak.defenses.vertical import VerticalDefense
 from lightleak.experiments.engine import Engine
 from lightleak.experiments.kind import Checked, Kind, Ready, Rows, Stage
 from lightleak.experiments.kinds.vertical.config import OWN_COLUMNS, VerticalConfig
-from lightleak.experiments.kinds.vertical.job import Job, attack_named, defense_named, observation_of, plan_jobs
+from lightleak.experiments.kinds.vertical.job import (
+    Job,
+    attack_named,
+    defense_named,
+    defense_of,
+    observation_of,
+    plan_jobs,
+)
 from lightleak.experiments.kinds.vertical.rows import as_trained, beside_own_columns, estimate_row
 from lightleak.experiments.kinds.vertical.summary import vertical_tables
 from lightleak.experiments.kinds.vertical.world import draw_auxiliary, prepare_world
@@ -152,7 +159,8 @@ def capture_packs(config: VerticalConfig, root: Path) -> list[Task]:
     packs = []
     for name, path in named_captures(root).items():
         seen, _ = load_capture(path)
-        load_training(path)
+        with placed(f"{path / TRAINING}"):
+            defense_of(load_training(path))
         for label, attack in attacks.items():
             if label == OWN_COLUMNS and seen.features is None:  # the null needs the adversary's own columns
                 continue
@@ -169,7 +177,7 @@ def _attack_capture(config: VerticalConfig, label: str, name: str, unit: str, at
     with Took() as took:
         found = attack.run(seen, seed, at.device)
     training = load_training(at.folder / "capture")
-    row = estimate_row(unit, attack, as_trained(found, attack, training), seen, truth) | took.facts()
+    row = estimate_row(unit, attack, as_trained(found, attack, training), seen, truth, defense_of(training))
     at.report(1.0)
     facts = {"label": label, "variant": label, "defense": None, "seed": root}
     if training is not None:
@@ -177,7 +185,7 @@ def _attack_capture(config: VerticalConfig, label: str, name: str, unit: str, at
         meanwhile = () if own and not training.does else (training.variant,)
         names = ("seed", "defense", "defense_name", "defense_strength")
         facts |= {name: getattr(training, name) for name in names} | {"variant": ", ".join((*own, *meanwhile))}
-    return [row | facts | {"dataset": config.data.title, "capture": name}]
+    return [row | took.facts() | facts | {"dataset": config.data.title, "capture": name}]
 
 
 def load_capture(folder: Path) -> tuple[IntermediateResults, PropertyTruth | None]:
