@@ -1,5 +1,6 @@
 """What rows say of an update: the same whether it is told by the config or by the update itself."""
 
+import html
 import json
 import math
 from dataclasses import replace
@@ -7,20 +8,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
+from lightleak.callbacks.capture_store import list_captures, load_update
 from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.defenses.horizontal.privacy_accounting import gaussian_epsilon
+from lightleak.experiments import row_facts
 from lightleak.experiments.clients import FreshClients, FreshFedAvgClients
 from lightleak.experiments.experiment import Experiment, prepare_experiment
 from lightleak.experiments.federation_config import DefenseConfig, ProtocolConfig
 from lightleak.experiments.kinds.updates.plan import fresh_clients, plan_units
 from lightleak.experiments.row_facts import (
+    STATISTICS_LEAVE,
     defense_facts,
     observed_defense,
     observed_facts,
     protocol_facts,
     release_facts,
 )
+from lightleak.experiments.run import run_audit
+from lightleak.targets.normalization import moved_buffers
 from lightleak.targets.spec import build_network
 
 
@@ -115,6 +123,61 @@ def test_a_filter_guarantees_nothing_of_raw_statistics(tiny: Any, norm: str, att
     update, _ = fresh_clients(config, made).observe(4, 0)
     (facts, *_) = (unit.facts for unit in plan_units(config, made, Path("missing")))
     assert ("release_epsilon" in facts) is is_granted is not bool(update.batch_statistics)
+    assert facts.get("no_guarantee") == (None if is_granted else STATISTICS_LEAVE)
+
+
+@pytest.mark.parametrize(("protocol", "of_fresh"), [("fedsgd", True), ("fedavg", False)])
+def test_a_filter_guarantees_nothing_where_running_statistics_leave_the_client(
+    tiny: Any, tiny_fedavg: Any, silent: Any, tmp_path: Path, protocol: str, of_fresh: bool
+) -> None:
+    """The server of FedAvg averages them, and the next update of FedSGD carries them."""
+    pytest.importorskip("flwr", reason="the extra flower brings it")
+    settings = {"target__options": {"hidden": [8], "norm": "batch"}, "attacks": {"random": {}}}
+    settings |= {"defense": {"name": "flower_local_dp"}}
+    if protocol == "fedavg":
+        config = tiny_fedavg(**settings, protocol__clients_per_round=1, capture__epochs=[0, 1])
+    else:
+        config = tiny(**settings, training__epochs=1, capture__epochs=[0], capture__per_epoch=2)
+    run_audit(config, tmp_path / "run", console=silent)
+    first, second, *_ = map(load_update, list_captures(tmp_path / "run" / "captures"))
+    (name,) = (name for name in first.buffers if name.endswith("running_mean"))
+    assert not torch.equal(first.buffers[name], second.buffers[name])  # what a client's batch has moved
+    rows = json.loads((tmp_path / "run" / "results.json").read_text())["rows"]
+    granted = {row["source"]: row.get("release_epsilon") is not None for row in rows}
+    assert granted == {"initial": of_fresh, "training": False}
+    assert all((row.get("no_guarantee") == STATISTICS_LEAVE) is not granted[row["source"]] for row in rows)
+    assert "privacy_unit" not in next(row for row in rows if row["source"] == "training")
+    assert STATISTICS_LEAVE in html.unescape((tmp_path / "run" / "report.html").read_text())
+
+
+class Remembers(nn.Module):
+    """Keeps the mean of the last batch, without any BatchNorm."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.last = nn.Linear(width, 2)
+        self.register_buffer("mean", torch.zeros(width))
+        self.register_buffer("constant", torch.ones(1))
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            self.mean = rows.mean(0)
+        found: torch.Tensor = self.last(rows * self.constant)
+        return found
+
+
+def test_buffers_of_other_layers_count_too(experiment: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = Remembers(experiment.spec.layout.width)
+    assert moved_buffers(network, experiment.spec.layout.width) == ["mean"]
+    assert float(network.mean.sum()) == 0
+    monkeypatch.setattr(row_facts, "build_network", lambda *_, **__: network)
+    filtered = DefenseConfig("flower_local_dp")
+    assert release_facts(filtered, experiment.spec, True) == {"no_guarantee": STATISTICS_LEAVE}
+    assert "release_epsilon" in release_facts(filtered, experiment.spec, False)
+
+
+def test_a_network_that_keeps_nothing_of_a_batch_has_its_guarantee(experiment: Experiment) -> None:
+    assert "release_epsilon" in release_facts(DefenseConfig("flower_local_dp"), experiment.spec, True)
 
 
 def test_privacy_is_that_of_the_finished_training(tmp_path: Path) -> None:

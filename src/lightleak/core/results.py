@@ -181,6 +181,7 @@ class ClientRow(Row):
         release_epsilon: what it grants for one update whose batch is known to the server, or for all ``releases``.
         delta: the probability with which it may fail.
         privacy_unit: what neighboring inputs of a framework's filter differ in: one ``client``'s whole update.
+        no_guarantee: why a framework's filter that has an epsilon guarantees nothing here.
         column_accuracy: share of right cells by column.
         row_status: by row of the reconstruction, what the attack knew of it without the truth.
         row_digits: by row of the reconstruction, whether its numbers are certified as well.
@@ -231,6 +232,7 @@ class ClientRow(Row):
     release_epsilon: float | None = json_field(low=0, default=None)
     delta: float | None = json_field(low=0, high=1, default=None)
     privacy_unit: str | None = None
+    no_guarantee: str | None = None
     column_accuracy: Mapping[str, float] = field(default_factory=dict)
     row_status: tuple[RowStatus, ...] = ()
     row_digits: tuple[bool, ...] = ()

@@ -122,6 +122,19 @@ def shares_statistics(config: AuditConfig) -> bool:
     return any(attack.threat_model.batch_statistics for _, attack, _ in chosen_attacks(config))
 
 
+def sends_statistics(config: AuditConfig, is_training: bool = False) -> bool:
+    """Whether statistics of a client's batch leave it, if its network has any; no defense changes them.
+
+    Besides what `shares_statistics`, the server averages the running statistics of FedAvg clients, and those of a
+    FedSGD training are in the buffers of its next update.
+
+    Args:
+        config: the audit.
+        is_training: of a client in a training, not of a fresh one.
+    """
+    return is_training or config.protocol.is_fedavg or shares_statistics(config)
+
+
 def chosen_attacks(config: AuditConfig) -> list[tuple[str, UpdateAttack, str]]:
     """Return every attack, and the monitor's, as (name, attack, place of its settings in the config)."""
     chosen = [(name, options, f"attacks.{name}") for name, options in config.attacks.items()]

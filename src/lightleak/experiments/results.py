@@ -26,6 +26,7 @@ GROUP_KEYS = (
     "epsilon",
     "release_epsilon",
     "delta",
+    "no_guarantee",
     "source",
     "epoch",
 )

@@ -8,11 +8,14 @@ from lightleak.core.stored import read_json
 from lightleak.defenses.horizontal.dp_sgd import DPSGD
 from lightleak.defenses.horizontal.shipped import FrameworkFilter
 from lightleak.experiments.federation_config import DefenseConfig, ProtocolConfig, defense_of
-from lightleak.targets.normalization import batch_norms
+from lightleak.targets.normalization import batch_norms, moved_buffers
 from lightleak.targets.spec import NetworkSpec, build_network
 
 PRIVACY = ("epsilon", "release_epsilon", "delta")
 """What a row says of differential privacy: of the whole training, of one update whose batch is known, their delta."""
+
+STATISTICS_LEAVE = "statistics of a batch (such as BatchNorm's) leave the client undefended"
+"""Why a filter that has an epsilon guarantees nothing."""
 
 
 def protocol_facts(protocol: ProtocolConfig, n_rows: int) -> dict[str, Any]:
@@ -77,20 +80,26 @@ def capture_facts(update: ClientUpdate, index: int) -> dict[str, Any]:
     }
 
 
-def release_facts(
-    config: DefenseConfig, spec: NetworkSpec, shares_statistics: bool, releases: int = 1
-) -> dict[str, Any]:
+def release_facts(config: DefenseConfig, spec: NetworkSpec, statistics: bool, releases: int = 1) -> dict[str, Any]:
     """Return what a framework's filter guarantees for ``releases`` updates of the same rows; empty for other defenses.
 
-    It changes gradients alone: nothing is guaranteed where the update also carries the batch's BatchNorm statistics.
+    It changes parameters alone. Where statistics of the batch leave the client, nothing is guaranteed, and
+    ``no_guarantee`` says why.
+
+    Args:
+        config: the defense.
+        spec: the network.
+        statistics: whether those that the network keeps of a batch leave the client (`sends_statistics`).
+        releases: number of updates.
     """
     defense = defense_of(config)
     if not isinstance(defense, FrameworkFilter) or config.point == "steps":
         return {}
     network = build_network(spec, seed=0)
-    if shares_statistics and batch_norms(network):
-        return {}
-    return defense.release_privacy(sum(p.numel() for p in network.parameters()), releases)
+    granted = defense.release_privacy(sum(p.numel() for p in network.parameters()), releases)
+    if granted and statistics and (batch_norms(network) or moved_buffers(network, spec.layout.width)):
+        return {"no_guarantee": STATISTICS_LEAVE}
+    return granted
 
 
 def defense_facts(config: DefenseConfig, training: Path, local_epochs: int = 1) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def client_update(
     """What one client sends after its local training, and the truth behind it.
 
     The network keeps its weights, buffers and mode. The client's momentum starts at zero; its BatchNorm layers use the
-    statistics of each local batch, and their running statistics stay its own.
+    statistics of each local batch, and their running statistics are no part of the update.
 
     Args:
         network: the network that the server sent, which ``spec`` describes.

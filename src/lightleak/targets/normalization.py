@@ -8,6 +8,7 @@ does, then gives a wrong input gradient without a word (torch 2.13, float64, a n
 same parameters and buffers under the same names as PyTorch's.
 """
 
+import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from lightleak.core.errors import UsageError
+from lightleak.core.seeds import fresh_generator
 
 BatchStatistics = tuple[Tensor, Tensor]
 
@@ -169,6 +171,23 @@ def record_statistics(network: nn.Module) -> Iterator[dict[str, BatchStatistics]
 def batch_norms(network: nn.Module) -> list[tuple[str, _BatchNorm]]:
     """BatchNorm layers of any dimension, with their names."""
     return [(name, layer) for name, layer in network.named_modules() if isinstance(layer, _BatchNorm)]
+
+
+def moved_buffers(network: nn.Module, width: int) -> list[str]:
+    """Names of the buffers that a forward in train mode changes, such as BatchNorm's running statistics.
+
+    Args:
+        network: not modified; a copy on the CPU is tried with a few random rows.
+        width: encoded features d of a row.
+
+    >>> moved_buffers(BatchNorm1d(3), 3)
+    ['running_mean', 'running_var', 'num_batches_tracked']
+    """
+    tried = copy.deepcopy(network).cpu().float().train()
+    before = {name: buffer.clone() for name, buffer in tried.named_buffers()}
+    with torch.no_grad(), fresh_generator(0):
+        tried(torch.randn(4, width))
+    return [name for name, buffer in tried.named_buffers() if not torch.equal(buffer, before[name])]
 
 
 def _check_variance(x: Tensor) -> None:

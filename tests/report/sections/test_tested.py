@@ -156,6 +156,13 @@ def test_the_checklist_answers_what_a_run_can_and_leaves_the_rest_to_the_control
             "One client's whole update",
             "Attacked under Flower local DP",
         ),
+        (
+            UpdateRow(attack="exact", defense="flower_local_dp", no_guarantee="its statistics leave"),
+            "Flower local DP states no guarantee; Flower local DP: no guarantee where its statistics leave",
+            UNCLAIMED,
+            UNCLAIMED,
+            "Attacked under Flower local DP",
+        ),
     ],
 )
 def test_what_is_not_guaranteed_is_said(row: UpdateRow, epsilon: str, composition: str, unit: str, tested: str) -> None:

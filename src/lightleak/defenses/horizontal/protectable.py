@@ -10,6 +10,7 @@ from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.defenses.horizontal.optional_opacus import import_opacus
 from lightleak.defenses.horizontal.per_sample import per_sample_gradients
 from lightleak.targets.functional import criterion, without_dropout
+from lightleak.targets.normalization import moved_buffers
 
 TOLERANCE = 1e-3
 """Two ways to compute a row's gradient differ by float32 rounding, about 1e-6 of the largest entry."""
@@ -61,7 +62,6 @@ def _wrong_parameters(network: nn.Module, width: int, loss: str) -> list[str]:
     """Names of trained parameters for which opacus has no gradient of each row or a wrong one, and of moved buffers."""
     # The two computations would drop different units.
     tried = without_dropout(copy.deepcopy(network).cpu().float().train())
-    buffers = {name: buffer.clone() for name, buffer in tried.named_buffers()}
     trained = {name: p for name, p in tried.named_parameters() if p.requires_grad}
     rows = torch.randn(4, width, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
@@ -77,7 +77,7 @@ def _wrong_parameters(network: nn.Module, width: int, loss: str) -> list[str]:
     # Relative to the whole gradient: one parameter's own may be nothing but rounding.
     bound = TOLERANCE * max(float(gradient.abs().max()) for gradient in expected.values())
     wrong = [name for name in trained if name not in got or float((got[name] - expected[name]).abs().max()) > bound]
-    return wrong + [name for name, buffer in tried.named_buffers() if not torch.equal(buffer, buffers[name])]
+    return wrong + moved_buffers(network, width)
 
 
 def _opacus_gradients(network: nn.Module, rows: Tensor, labels: Tensor, loss: str) -> dict[str, Tensor]:

@@ -164,6 +164,7 @@ class NVFlarePercentile(NVFlareFilter):
             "The filter counts epsilon per entry that it releases: with its defaults a model of a few thousand "
             "parameters spends hundreds in every round.",
             "That is the sum of the filter's own accountant, which has not been verified.",
+            "It guarantees nothing where statistics of a batch leave the client, as BatchNorm's running ones do.",
         )
     ),
 )
@@ -333,6 +334,7 @@ class FlowerClipping(FlowerMod):
             "The unit is the client: the update as a whole is protected, in every round anew.",
             "Its formula for the noise holds for epsilon up to 1; sensitivity is taken from the user and not compared "
             "with the norm.",
+            "It guarantees nothing where statistics of a batch leave the client, as BatchNorm's running ones do.",
         )
     ),
 )

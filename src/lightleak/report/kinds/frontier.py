@@ -185,6 +185,7 @@ def _name(frontier: Frontier, advice: Recommendation, point: Point) -> Cell:
     row, standing = point.first, frontier.standing(point)
     option = (row.defense_option or "strength").replace("_", " ")
     small = [] if row.defense_strength is None else [f"{option} {row.defense_strength:g}"]
+    small += [f"no guarantee: {row.no_guarantee}"] if row.no_guarantee else []
     if standing is None:
         return Cell(curve_title(row.curve), (*small, "not measured yet"))
     if standing.is_best:

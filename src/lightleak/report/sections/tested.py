@@ -213,6 +213,12 @@ def _guarantees(defended: Sequence[Row]) -> dict[str, str]:
     known = [(name, row) for name, rows in granted.items() for row in _distinct(rows)]
     lacking = [name for name in dict.fromkeys(map(_title, defended)) if name not in granted]
     none = f"{listed(lacking)} {'states' if len(lacking) == 1 else 'state'} no guarantee" if lacking else "no defense"
+    reasons = dict.fromkeys(
+        f"{_title(row)}: no guarantee where {row.no_guarantee}"
+        for row in defended
+        if isinstance(row, ClientRow) and row.no_guarantee
+    )
+    none = "; ".join([*([none] if lacking or not known else []), *reasons])
     if not known:
         return dict.fromkeys(("composition", "privacy_unit"), UNCLAIMED) | {"epsilon": f"None: {none}"}
     whole, single = [], []
@@ -228,7 +234,7 @@ def _guarantees(defended: Sequence[Row]) -> dict[str, str]:
     together = [f"{one}, of all steps of the training" for one in whole]
     together += [f"{one} alone: over several it adds up, which is not counted" for one in single]
     return {
-        "epsilon": "; ".join([*whole, *single, *([none] if lacking else [])]),
+        "epsilon": "; ".join([*whole, *single, *([none] if none else [])]),
         "composition": "; ".join(together),
         "privacy_unit": "; ".join(units),
     }

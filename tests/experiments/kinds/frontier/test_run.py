@@ -13,7 +13,13 @@ from lightleak.experiments.campaign import rows_of as results_of
 from lightleak.experiments.experiment import Experiment, prepare_experiment
 from lightleak.experiments.kinds.frontier import kind as kind_module
 from lightleak.experiments.kinds.frontier.config import FrontierConfig, Point
-from lightleak.experiments.kinds.frontier.kind import FrontierKind, attack_units, frontier_packs, training_task
+from lightleak.experiments.kinds.frontier.kind import (
+    FrontierKind,
+    attack_units,
+    facts_at,
+    frontier_packs,
+    training_task,
+)
 from lightleak.experiments.kinds.frontier.summary import frontier_tables
 from lightleak.experiments.pack import Task
 from lightleak.experiments.plan_text import describe_plan
@@ -71,6 +77,13 @@ def test_rows_name_defense_strength_and_guarantee(finished) -> None:
     assert epsilon == pytest.approx(DPSGD(noise_multiplier=1.0).epsilon(16 / 96, 6))
     (release,) = {row["release_epsilon"] for row in rows_of(finished) if row.get("release_epsilon") is not None}
     assert release == pytest.approx(DPSGD(noise_multiplier=1.0).release_epsilon())
+
+
+@pytest.mark.parametrize("norm", ["batch", "none"])
+def test_running_statistics_that_a_training_moves_leave_no_guarantee(small, norm: str) -> None:
+    config = small(target__options={"hidden": [6], "norm": norm})
+    facts = facts_at(config, Point(name="flower_local_dp"), prepare_frontier(config))
+    assert (facts["release_epsilon"] is None) is (norm == "batch") is ("no_guarantee" in facts)
 
 
 def test_the_clients_are_the_same_under_every_defense_and_their_updates_are_not(small) -> None:

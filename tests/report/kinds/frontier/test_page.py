@@ -14,6 +14,7 @@ from scipy import stats
 
 from lightleak.core.errors import UsageError
 from lightleak.core.results import read_row
+from lightleak.experiments.kinds.frontier.summary import frontier_tables
 from lightleak.report import build_report
 from lightleak.report.kinds.frontier import page as frontier_page
 from lightleak.report.page import render
@@ -274,3 +275,11 @@ def test_a_frontier_beside_attacks_on_updates_says_what_would_help(
     assert "points of accuracy" in said and "of AUROC" in said and "lightleak audit configs/people.yaml" in said
     assert "To find out what a defense would change" not in said
     assert "To find out what a defense would change" in build_report(run).read_text()
+
+
+def test_a_point_without_a_guarantee_says_why(page_of, make_frontier) -> None:
+    folder = make_frontier(curves=("none", "dp_sgd"), extra={"no_guarantee": "statistics leave the client"})
+    assert "no guarantee: statistics leave the client" in page_of(folder).text
+    (table,) = frontier_tables(json.loads((folder / "results.json").read_text()))
+    (said,) = (line for line in table.said if line.startswith("no guarantee of "))
+    assert "DP-SGD 0.5, DP-SGD 1" in said and said.endswith(": statistics leave the client")

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from lightleak.core.errors import UsageError, placed
 from lightleak.core.grouping import by_key
-from lightleak.experiments.attack_settings import check_attacks, shares_statistics
+from lightleak.experiments.attack_settings import check_attacks, sends_statistics
 from lightleak.experiments.campaign import UpdatePack, find_sizes, plan_packs
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.engine import Engine
@@ -203,7 +203,7 @@ def facts_at(config: FrontierConfig, point: Point, experiment: Experiment) -> di
         "training": training_words(config),
         "label_setting": config.labels,
         **point.facts(),
-        **release_facts(point.config, experiment.spec, shares_statistics(config.audit_at(point))),
+        **release_facts(point.config, experiment.spec, sends_statistics(config.audit_at(point), is_training=True)),
     }
 
 

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from lightleak.core.grouping import by_key
 from lightleak.core.records import to_json
 from lightleak.core.results import NONE
 from lightleak.core.stored import write_json
@@ -34,6 +35,9 @@ def frontier_tables(results: Mapping[str, Any]) -> Iterator[Lines]:
         "epsilon: of the training / of one update whose batch is known; cells: share that an attack recovers; leak: "
         f"cells minus guessing, in points; *: Pareto-best. {spent.sentence}"
     ]
+    lacking = (one for each in frontiers for one in each.points if one.first.no_guarantee)
+    reasons = by_key(lacking, lambda point: point.first.no_guarantee).items()
+    said += [f"no guarantee of {', '.join(dict.fromkeys(one.name for one in of))}: {why}" for why, of in reasons]
     for frontier in frontiers:
         advice = recommend(frontier)
         said += [f"{advice.sentence} {advice.guarantee} {advice.over_training}".strip()] if advice.tested else []

@@ -18,6 +18,7 @@ from lightleak.experiments.attack_settings import (
     label_setting,
     label_sharing,
     require_some,
+    sends_statistics,
     shares_labels,
     shares_statistics,
     with_label_setting,
@@ -46,10 +47,9 @@ from lightleak.targets.spec import NetworkSpec
 def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> list[Unit]:
     """Every attack on every observation of the run, in a fixed order."""
     client = shared(fresh_clients(config, experiment).observe)
-    releases, stated = config.initial.releases, (config.defense, experiment.spec, shares_statistics(config))
-    defended = release_facts(*stated)
+    releases, defended, stated = config.initial.releases, dict[str, Any](), (config.defense, experiment.spec)
     if not config.defense.is_none:
-        defended = defense_facts(config.defense, folder / TRAINING_FILE, config.protocol.local_epochs) | defended
+        defended = defense_facts(config.defense, folder / TRAINING_FILE, config.protocol.local_epochs)
     observed: list[tuple[str, Callable[[], Observed], dict[str, Any], bool]] = []
     captures = list_captures(root) if (root := folder / "captures").is_dir() else []
     order = numpy_generator(config.seed, "sample").permutation(len(captures)).tolist()
@@ -62,11 +62,12 @@ def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> lis
             # An epsilon is about the whole training and its sampled batches; a fresh client sends one whole batch,
             # which `release_epsilon` is about.
             facts |= {name: value for name, value in defended.items() if name != "epsilon"}
-            facts |= release_facts(*stated, releases)
+            facts |= release_facts(*stated, sends_statistics(config), releases)
             observed.append((f"initial-b{size}-{i:03d}", client(size, i), facts, False))
     if isinstance(defense_of(config.defense), DPSGD) and not config.protocol.is_fedavg:
         # Of the training alone: a fresh client has the rows it is given.
         defended |= {"planned_batch_size": config.training.batch_size}
+    defended |= release_facts(*stated, sends_statistics(config, is_training=True))
     for i, taken in enumerate(captures):
         update = recall_update(taken)
         facts, observe = capture_facts(update, i) | defended, StoredUpdate(load_own_capture, taken)

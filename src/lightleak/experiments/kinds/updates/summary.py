@@ -107,14 +107,15 @@ def _protocol_and_defense(groups: Sequence[dict[str, Any]]) -> list[str]:
     if {group.get("protocol") for group in groups} == {"fedavg"}:
         epochs = {group.get("local_epochs") for group in groups}
         said.append(f"FedAvg, local epochs {epochs.pop()}" if len(epochs) == 1 else "FedAvg")
-    names = ("defense", "defense_strength", "epsilon", "release_epsilon")
+    names = ("defense", "defense_strength", "epsilon", "release_epsilon", "no_guarantee")
     defenses = {tuple(group.get(name) for name in names) for group in groups}
     if len(defenses) == 1 and (found := defenses.pop())[0] not in (None, "none"):
-        name, strength, epsilon, release = found
+        name, strength, epsilon, release, why = found
         said.append(f"defense {name}" + ("" if strength is None else f" {strength:g}"))
         said += [] if epsilon is None else [f"epsilon {epsilon:.3g} of the training"]
         updates = "one update" if (n := mean_of(groups[0], "releases")) is None else f"{n:g} updates"
         said += [] if release is None else [f"epsilon {release:.3g} of {updates} whose batch is known"]
+        said += [] if why is None else [f"no guarantee: {why}"]
     return said
 
 
