@@ -21,9 +21,10 @@ from lightleak.data.schema import Column, TableSchema
 from lightleak.data.table import DatasetCard, Table
 from lightleak.metrics.certificate import NO_CLAIM, WRONG
 from lightleak.metrics.people.evidence import Proposed
+from lightleak.metrics.people.guess import SecretGuess
 from lightleak.metrics.people.population import Population
 from lightleak.metrics.people.revealed import CURVE_POINTS, GROUP_POINTS, bands, people_of, table_of
-from lightleak.metrics.people.rows import RowIndex
+from lightleak.metrics.people.rows import RowIndex, Rows
 from lightleak.metrics.score import match
 
 COLUMNS = Column.integer("age", 0, 100), Column.categorical("sex", ["F", "M"]), Column.categorical("job", list("abc"))
@@ -68,6 +69,7 @@ def proposed(
     digits: Sequence[bool] | None = None,
     epoch: int = 0,
     step: int = 0,
+    labels_proven: bool = True,
 ) -> Proposed:
     """What an attack proposed for an update of these people."""
     behind = SENT.iloc[list(people)]
@@ -83,7 +85,9 @@ def proposed(
         pd.DataFrame(float("nan"), index=range(n), columns=list(SCHEMA.names)),
         0.0,
         1.5,
-        certificate=None if status is None else Certificate(0.0, tuple(status), sure, (1,) * n, PLANNED),
+        certificate=None
+        if status is None
+        else Certificate(0.0, tuple(status), sure, (1,) * n, PLANNED, labels_proven=labels_proven),
     )
     batch = match(reconstruction, truth, encoder)
     return Proposed.of(reconstruction, truth, encoder, batch, epoch=epoch, step=step, cpu_seconds=2.0, peak_memory=9)
@@ -291,6 +295,61 @@ def test_who_has_an_equal_is_not_singled_out(training: list[Proposed], populatio
     assert risk.baseline.n == 5
 
 
+@pytest.mark.parametrize(
+    ("ill", "labels_proven", "singled_out"), [("yes", True, 1), ("yes", False, 0), ("no", False, 0)]
+)
+def test_a_label_without_proof_singles_nobody_out(
+    encoder: TableEncoder, population: Population, ill: str, labels_proven: bool, singled_out: int
+) -> None:
+    twin = Rows.of(
+        encoder.project(encoder.encode(changed(2)), clamp=False), encoder.encode_labels(changed(2, ill="no"))
+    )
+    found = proposed(encoder, [2], changed(2, ill=ill), ["certified"], labels_proven=labels_proven)
+    people = people_of("x", [found], replace(population, others=twin), "step")
+    assert (people.proven, people.wrong) == (1, 0)
+    assert people.singling_out is not None and people.singling_out.control is not None
+    assert people.singling_out.attack == Rate.of(singled_out, 1)
+    assert people.singling_out.control.share == 1 - labels_proven
+
+
+def test_a_row_of_a_wrong_label_without_proof_singles_out_whom_it_proves(
+    encoder: TableEncoder, population: Population
+) -> None:
+    found = proposed(encoder, [4], changed(4, ill="no"), ["certified"], [False], labels_proven=False)
+    people = people_of("x", [Proposed.from_bytes(found.to_bytes())], population, "step")
+    assert people.singling_out is not None and people.singling_out.attack == Rate.of(1, 1)  # nobody else is F and c
+
+
+def test_labels_without_proof_neither_link_nor_tell_rows_apart(encoder: TableEncoder, population: Population) -> None:
+    def update(person: int, epoch: int, ill: str, digits: bool) -> Proposed:
+        row = changed(person, ill=ill)
+        return proposed(encoder, [person], row, ["certified"], [digits], epoch, epoch, labels_proven=False)
+
+    one = people_of("x", [update(2, 0, "yes", True), update(2, 1, "no", True)], population, "round")
+    assert one.links == Links(1, 1, 0, 0, 0)
+    two = people_of("x", [update(2, 0, "yes", False), update(5, 1, "no", False)], population, "round")
+    assert two.links == Links(0, 0, 1, 0, 0)  # both are M and b
+
+
+def test_a_secret_is_read_off_proven_rows_whatever_their_label_without_proof(
+    encoder: TableEncoder, population: Population, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = replace(SCHEMA, sensitive=("sex", "ill"))
+    several = replace(population, encoder=TableEncoder(schema).fit(SENT))
+    monkeypatch.setattr(SecretGuess, "of", lambda guess, ids: 1 - population.sent.categories[ids, guess.column])
+    rows = pd.concat([changed(4, ill="no"), changed(4), changed(4)])
+    found = proposed(encoder, [4, 2, 3], rows, ["certified", "likely", "likely"], labels_proven=False)
+    alone = proposed(encoder, [4], rows.iloc[[0]], ["certified"], labels_proven=False)
+
+    def inferred(of: Proposed) -> dict[str | None, Rate | None]:
+        people = people_of("x", [of], several, "step")
+        assert people.inference is not None
+        return {risk.column: risk.attack for risk in (people.inference, *people.other_inferences)}
+
+    assert inferred(alone) == {"sex": Rate.of(1, 1), "ill": Rate.of(0, 1)}
+    assert inferred(found) == {"sex": Rate.of(1, 3), "ill": Rate.of(1, 3)}  # two rows without proof outvote the label
+
+
 def test_rows_without_proof_single_out_only_people_of_their_update(
     encoder: TableEncoder, population: Population
 ) -> None:
@@ -456,7 +515,7 @@ def test_an_index_finds_what_fits(population: Population) -> None:
     shifted = replace(population.sent[[2]], numbers=population.sent.numbers[[2]] + 1)
     assert [len(found) for found in index.fitting(shifted)] == [0]
     assert [len(found) for found in index.fitting(shifted, np.array([False]))] == [1]
-    without_sex = RowIndex(population.sent, population.deviation, without=0)
+    without_sex = RowIndex(population.sent, population.deviation, without=(0,))
     assert [found.tolist() for found in without_sex.fitting(population.sent[[5]])] == [[5]]
 
 

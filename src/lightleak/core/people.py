@@ -124,12 +124,12 @@ class Risk:
 
     Attributes:
         attack: success of the attack on the people in the updates. Singling out: people of whom a proven row (its
-            categories, label and certified numbers), or a row without proof (numbers within the tolerance), fits nobody
+            categories, certified label and numbers), or a row without proof (numbers within the tolerance), fits nobody
             else in the table; of an attack without certificates, proposed rows that fit exactly one person. Linkage: of
             the people in several updates that can be linked (`Links`), those of whom two proven rows were linked, and
             none with a row of somebody else. Inference: people whose secret column was named rightly by who knows all
-            their other columns and the label, and reads the secret off a row that agrees with these: a proven one, else
-            another.
+            their other columns and the label, and reads the secret off a row that agrees with these (in all but its
+            label where only that is not certified): a proven one, else another.
         control: success of the same attack on people of the test rows, who were in no update. Singling out: rows that
             fit exactly one of them. Linkage: proven rows that would be linked to one of them. Inference: as for the
             attack.
@@ -160,8 +160,9 @@ class Links:
     """Pairs of proven rows that the attacker takes for one person, as they are equal.
 
     The rows are of different epochs, in which a training uses every row once; under FedAvg of different updates: of
-    different rounds, or of two clients in one round. Equal are categories, class and certified numbers rounded to a
-    grid, which cuts off pairs on either side of an edge: an attacker who compares numbers one by one links more.
+    different rounds, or of two clients in one round. Equal are categories, certified classes, and certified numbers
+    rounded to a grid, which cuts off pairs on either side of an edge: an attacker who compares numbers one by one links
+    more.
 
     Attributes:
         possible: pairs of such updates that one person was in, over all people.
@@ -313,8 +314,8 @@ class People:
     Attributes:
         attack: name of the attack.
         n: people in at least one update.
-        proven: people of whom at least one update gave a certified row that is right: in its categories and label,
-            and in its numbers where these are certified too. Always 0 for an attack without certificates.
+        proven: people of whom at least one update gave a certified row that is right: in its categories, and in its
+            label and numbers where these are certified too. Always 0 for an attack without certificates.
         proven_numbers: of these, people of whom a row with certified numbers is right.
         recovered: people of whom no row was proven, but some row was right in every column (numbers within the
             tolerance of TabLeak's Eq. 6).
@@ -322,7 +323,8 @@ class People:
         has_certificates: whether the attack gives any; without them nobody can be proven.
         claims: certified rows over all updates.
         wrong: of these, rows whose claim fits no private row that is left in their update.
-        wrong_cells: of the wrong, rows that are wrong in a category or the label; the others are off in a number.
+        wrong_cells: of the wrong, rows that are wrong in a category or a certified label; the others are off in a
+            number.
         rows: rows behind the updates, people counted as often as they were in one.
         unique: people whose row no other row of the table, training or test, equals; None where the table is not known.
         sharing: in how far people share their row with others, from unique ones on; empty where the table is not known.

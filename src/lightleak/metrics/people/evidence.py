@@ -37,6 +37,7 @@ class Proposed:
         cpu_seconds: its processor time; NaN where unknown.
         peak_memory: most bytes that the process held; 0 where unknown.
         wrong_cells: certified rows that are wrong in a category or the class.
+        labels_proven: the classes of certified rows are certified as well.
     """
 
     epoch: int
@@ -53,6 +54,7 @@ class Proposed:
     cpu_seconds: float = float("nan")
     peak_memory: int = 0
     wrong_cells: int = 0
+    labels_proven: bool = True
 
     @classmethod
     def of(
@@ -88,6 +90,7 @@ class Proposed:
             has_certificate=certificate is not None,
             seconds=reconstruction.seconds,
             wrong_cells=wrong_certificates(reconstruction, truth, encoder, batch)[0],
+            labels_proven=certificate is None or certificate.labels_proven,
             **facts,
         )
 
@@ -132,8 +135,9 @@ class Evidence:
         self.rows = Rows.together([one.rows for one in updates])
         self.people = np.unique(self.ids)
         proofs = self.person >= 0
-        self.digits = joined("digits")
+        self.digits, self.labels_proven = joined("digits"), spread("labels_proven").astype(bool)
         self.proofs_of, self.proof_digits = self.person[proofs], self.digits[proofs]
+        self.proof_labels = self.labels_proven[proofs]
         self.proof_step, self.proof_rows = self.step_of_ids[proofs], self.rows[proofs]
         is_proven = np.isin(self.people, self.proofs_of)
         is_recovered = np.isin(self.people, self.ids[self.recovered])

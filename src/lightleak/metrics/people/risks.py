@@ -4,6 +4,8 @@ What is measured is stated with `lightleak.core.people`; main attack, control an
 al., PoPETs 2023).
 """
 
+from itertools import product
+
 import numpy as np
 
 from lightleak.attacks.gradient_inversion.tables.codec import TOLERANCE
@@ -14,10 +16,13 @@ from lightleak.metrics.cells import table_cells
 from lightleak.metrics.certificate import NO_CLAIM, WRONG
 from lightleak.metrics.people.evidence import Evidence
 from lightleak.metrics.people.guess import SecretGuess
-from lightleak.metrics.people.rows import Bools, Floats, Ints, RowIndex, Rows
+from lightleak.metrics.people.rows import LABEL, Bools, Floats, Ints, RowIndex, Rows
 
 NOBODY = -1
 """No place of a row."""
+
+UNPROVEN = -1
+"""No class."""
 
 
 def singling_out(evidence: Evidence) -> Risk | None:
@@ -26,12 +31,11 @@ def singling_out(evidence: Evidence) -> Risk | None:
     if population.marginals is None:
         return None
     everyone, others = (RowIndex(rows, population.deviation) for rows in (population.everyone, population.others))
-    proofs, digits = evidence.proof_rows, evidence.proof_digits
     unproven = evidence.person == NO_CLAIM
     rows = evidence.rows[unproven]
     named = _only(everyone, rows, TOLERANCE)
     if evidence.has_certificates:
-        by_proof = evidence.proofs_of[_only(everyone, proofs, digits) != NOBODY]
+        by_proof = evidence.proofs_of[_by_proof(everyone, population.everyone, evidence) == evidence.proofs_of]
         pairs = set(zip(evidence.update.tolist(), evidence.ids.tolist(), strict=True))
         right = [pair in pairs for pair in zip(evidence.update[unproven].tolist(), named.tolist(), strict=True)]
         singled_out = np.union1d(by_proof, named[np.array(right, dtype=bool)])
@@ -39,7 +43,8 @@ def singling_out(evidence: Evidence) -> Risk | None:
     else:
         attack = _of_proposals(named, len(evidence.people))
     control = _of_proposals(
-        np.concatenate([_only(others, proofs, digits), _only(others, rows, TOLERANCE)]), len(evidence.people)
+        np.concatenate([_by_proof(others, population.others, evidence), _only(others, rows, TOLERANCE)]),
+        len(evidence.people),
     )
     n, draws = len(evidence.people), numpy_generator(population.seed, "singling out")
     cells = table_cells(population.encoder, population.marginals.sample(population.schema, n, draws))
@@ -57,6 +62,21 @@ def _of_proposals(named: Ints, people: int) -> Rate | None:
     """
     n = min(len(named), people)
     return Rate.of(float((named != NOBODY).mean()) * n, n) if n else None
+
+
+def _by_proof(index: RowIndex, rows: Rows, evidence: Evidence) -> Ints:
+    """By proof, the place of the only row that fits all that is proven; `NOBODY` as for `_only`.
+
+    Args:
+        index: of the rows, labels included.
+        rows: where to look.
+        evidence: whose proofs.
+    """
+    found = _only(index, evidence.proof_rows, evidence.proof_digits)
+    if (unlabeled := ~evidence.proof_labels).any():
+        any_label = RowIndex(rows, evidence.population.deviation, without=(LABEL,))
+        found[unlabeled] = _only(any_label, evidence.proof_rows[unlabeled], evidence.proof_digits[unlabeled])
+    return found
 
 
 def _only(index: RowIndex, rows: Rows, within: float | Bools) -> Ints:
@@ -84,8 +104,11 @@ def linkage(evidence: Evidence, by_client: bool = False) -> tuple[Risk | None, L
     # A row that was certified wrongly is nobody's: every link with it is wrong.
     person = np.where(evidence.person == WRONG, -1 - np.arange(len(evidence.person)), evidence.person)[claims]
     others, deviation = evidence.population.others, evidence.population.deviation
-    values = [_linking(evidence.rows[claims], evidence.digits[claims], deviation)]
-    values += [_linking(others, np.full(len(others), digits), deviation) for digits in (True, False)]
+    values = [_linking(evidence.rows[claims], evidence.digits[claims], evidence.labels_proven[claims], deviation)]
+    values += [
+        _linking(others, np.full(len(others), digits), np.full(len(others), labels), deviation)
+        for digits, labels in product((True, False), repeat=2)
+    ]
     of_row, of_other = np.split(
         np.unique(np.concatenate(values), axis=0, return_inverse=True)[1].reshape(-1), [len(person)]
     )
@@ -117,15 +140,15 @@ def linkage(evidence: Evidence, by_client: bool = False) -> tuple[Risk | None, L
     return risk, links
 
 
-def _linking(rows: Rows, digits: Bools, deviation: Floats) -> Ints:
-    """By what rows are linked, ``[n, K + L + 2]``: categories, class, and certified numbers on a grid.
+def _linking(rows: Rows, digits: Bools, labels_proven: Bools, deviation: Floats) -> Ints:
+    """By what rows are linked, ``[n, K + L + 2]``: categories, certified classes, and certified numbers on a grid.
 
     Certified numbers lie within `NUMBERS_WITHIN` deviations of the true ones, so that two of one person differ by twice
     that at most: the width of the grid. Two that lie on either side of an edge are not linked, so that the links are a
     lower bound; numbers certified to the last digits of a float hardly ever lie so.
     """
     grid = np.where(digits[:, None], _grid(rows, 2 * NUMBERS_WITHIN * deviation), 0)
-    return np.column_stack([rows.categories, digits, grid]).astype(np.int64)
+    return np.column_stack([rows.codes, np.where(labels_proven, rows.labels, UNPROVEN), digits, grid]).astype(np.int64)
 
 
 def _grid(rows: Rows, width: Floats) -> Floats:
@@ -169,16 +192,24 @@ def inferences(evidence: Evidence) -> tuple[Risk, ...]:
 
 
 def _inference(evidence: Evidence, secret: str, guess: SecretGuess) -> Risk:
-    claims, digits = evidence.person != NO_CLAIM, evidence.digits
+    digits, labels = evidence.digits, evidence.labels_proven
+    is_label = guess.column == evidence.rows.codes.shape[1]
+    proven = (evidence.person != NO_CLAIM) & (labels if is_label else True)
     # A later source wins: rows with certified numbers, which have to agree too, over other certified ones, and these
-    # over the rest.
+    # over the rest. A label that is not certified does not have to agree.
+    parts = [(~proven, False, True)]
+    parts += [
+        (proven & (digits == numbers) & (labels == labeled), numbers, labeled)
+        for numbers, labeled in product((False, True), repeat=2)
+    ]
     sources = [
-        (RowIndex(rows, evidence.population.deviation, guess.column), rows.categories[:, guess.column], numbers)
-        for rows, numbers in (
-            (evidence.rows[~claims], False),
-            (evidence.rows[claims & ~digits], False),
-            (evidence.rows[claims & digits], True),
+        (
+            RowIndex(rows, evidence.population.deviation, (guess.column, *(() if labeled else (LABEL,)))),
+            rows.categories[:, guess.column],
+            numbers,
         )
+        for of, numbers, labeled in parts
+        if len(rows := evidence.rows[of])
     ]
 
     def rates(people: Rows, guessed: Ints) -> tuple[Rate | None, Rate | None]:

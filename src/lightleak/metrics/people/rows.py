@@ -1,7 +1,7 @@
 """Rows as numbers, and which of them agree."""
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,6 +14,10 @@ from lightleak.core.certificate import NUMBERS_WITHIN
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+LABEL = -1
+"""Column of `Rows.categories` with the class."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +64,10 @@ class RowIndex:
     Args:
         rows: where to look.
         deviation: ``[L]`` of the numbers.
-        without: column of `Rows.categories` that does not count.
+        without: columns of `Rows.categories` that do not count.
     """
 
-    def __init__(self, rows: Rows, deviation: Floats, without: int | None = None) -> None:
+    def __init__(self, rows: Rows, deviation: Floats, without: Collection[int] = ()) -> None:
         self._numbers, self._deviation, self._without = rows.numbers, deviation, without
         places: dict[Hashable, list[int]] = defaultdict(list)
         for place, key in enumerate(self._keys(rows)):
@@ -89,5 +93,5 @@ class RowIndex:
             yield places
 
     def _keys(self, rows: Rows) -> Iterator[bytes]:
-        kept = rows.categories if self._without is None else np.delete(rows.categories, self._without, axis=1)
+        kept = np.delete(rows.categories, list(self._without), axis=1)
         yield from (row.tobytes() for row in kept)
