@@ -201,6 +201,7 @@ def scenario(
     ntk: bool = False,
     normalized: bool = False,
     clipped: bool = False,
+    sure: bool = False,
 ) -> Scenario:
     """The scenario of a seed.
 
@@ -214,6 +215,7 @@ def scenario(
         ntk: with a network of `SCALED`.
         normalized: with a network of `UNKNOWN`.
         clipped: gradients multiplied by something between 0.9 and 1, most often by nearly 1.
+        sure: with a network that is sure of labels, mostly of wrong ones, and may ignore columns (`made_sure`).
     """
     rng = numpy_generator(seed, "scenario")
     drawn = _one(rng, ATTACKED)
@@ -225,6 +227,7 @@ def scenario(
         hidden = hidden[:1]
     if seed % 8 == 5:
         network = "all active"
+    network = "sure" if sure else network
     most = {"exact": min(hidden), "exact_fedavg": 20}.get(attack, min(12, min(hidden)))
     model = "chain"
     if others or dropout or ntk or normalized:
@@ -287,6 +290,9 @@ def observe(case: Scenario) -> Observed:
         _kill(inner, rng)
     if case.network == "all active":
         _wake(inner)
+    if case.network == "sure":
+        batch = made_sure(network, batch, encoder, numpy_generator(case.seed, "sure"))
+        inputs, labels = encoder.encode(batch), encoder.encode_labels(batch)
     sent = []
     for client, rows in enumerate(torch.arange(case.rows).chunk(case.clients)):
         x, y = inputs[rows], labels[rows]
@@ -310,6 +316,36 @@ def observe(case: Scenario) -> Observed:
         sent.append(update)
     update = sent[0] if case.clients == 1 else aggregate_updates(sent)
     return Observed(update, GroundTruth(inputs, labels), encoder)
+
+
+def made_sure(network: nn.Module, batch: pd.DataFrame, encoder: TableEncoder, rng: Draw) -> pd.DataFrame:
+    """Make a network sure of labels and blind to some columns; the batch, with rows that differ in two of them alone.
+
+    Three rows of every other batch have the categories (a, u), (a, v) and (b, u), whose sum is that of (a, u) twice and
+    (b, v) without the network's errors.
+    """
+    layers = [layer for layer in network.modules() if isinstance(layer, nn.Linear)]
+    columns, blocks = encoder.schema.categorical, encoder.layout.categorical
+    blinded = [k for k in range(len(columns)) if rng.random() < 0.4]
+    with torch.no_grad():
+        layers[-1].weight.mul_(10 ** rng.uniform(0.5, 3.5))
+        layers[-1].bias.zero_()
+        for k in blinded:
+            layers[0].weight[:, blocks[k].slice] *= float(rng.choice([0.0, 0.02, 0.1]))
+        if rng.random() < 0.3:
+            _wake(layers[:-1])
+    if len(blinded) >= 2 and len(batch) >= 3 and rng.random() < 0.5:
+        at = rng.permutation(len(batch))[:3]
+        rows = batch.copy()
+        rows.iloc[at] = rows.iloc[at[:1]].to_numpy()
+        for k, others in zip(blinded, ((0, 0, 1), (0, 1, 0)), strict=False):
+            rows.loc[at, columns[k].name] = np.take(columns[k].categories, others)
+        batch = rows
+    with torch.no_grad():
+        said = network(encoder.encode(batch)).argmax(1).numpy()
+    other = (said + rng.integers(1, encoder.schema.n_classes, len(batch))) % encoder.schema.n_classes
+    labels = np.where(rng.random(len(batch)) < rng.choice([0.0, 0.3]), said, other)
+    return batch.assign(label=np.take(encoder.schema.label.categories, labels))
 
 
 def _sent(delta: Mapping[str, Tensor], case: Scenario) -> Mapping[str, Tensor]:

@@ -190,13 +190,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--ntk", action="store_true", help="layers with scaled weights, with --attack exact")
     parser.add_argument("--normalized", action="store_true", help="BatchNorm on numbers, unknown, with --attack exact")
     parser.add_argument("--clipped", action="store_true", help="gradients of nearly their size, with --attack exact")
+    parser.add_argument("--sure", action="store_true", help="networks sure of wrong labels that may ignore columns")
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--output", type=Path, help="lines of JSON; what it holds is not measured again")
     parser.add_argument("--table", type=Path, help="print the table of such a file, measure nothing")
     parser.add_argument("--replay", type=int, help="attack the batch of one seed again and print its certified rows")
     options = parser.parse_args(arguments)
     kinds = (options.attack, options.others, options.dropout, options.attention, options.inexact)
-    kinds = *kinds, options.ntk, options.normalized, options.clipped
+    kinds = *kinds, options.ntk, options.normalized, options.clipped, options.sure
     if options.replay is not None:
         line = replay(scenario(options.replay, *kinds))
         return int(bool(line["failed"] or line.get("wrong")))

@@ -99,9 +99,10 @@ def maps_of(errors: Tensor, inputs: Tensor, ridge: float, units: Tensor | None =
         errors: ``e_l`` of random rows ``[k, out]``, float64.
         inputs: ``(h_{l-1}, 1)`` of the same rows ``[k, in + 1]``.
         ridge: share of the largest eigenvalue that is added to all.
-        units: in which each error is measured before the ridge is added, ``[out]``; None: all in one.
+        units: in which each error is measured before the ridge is added, ``[out]``, 0 of units that nothing follows;
+            None: all in one.
     """
-    units = torch.ones_like(errors[0]) if units is None else units
+    units = torch.ones_like(errors[0]) if units is None else torch.where(units > 0, units, 1)
     of_error, of_input = _inverse(errors / units, ridge) / units / units[:, None], _inverse(inputs, ridge)
     typical = (((errors @ of_error) * errors).sum(-1) * ((inputs @ of_input) * inputs).sum(-1)).mean()
     return of_error / torch.where(typical > 0, typical, 1), of_input

@@ -206,8 +206,9 @@ def dead_to_the_first_row(batch: Any) -> ReLUChain:
     return ReLUChain((base.weights[0], weight, *base.weights[2:]), base.biases)
 
 
-@pytest.mark.parametrize("changed", [sure_of_the_first_row, dead_to_the_first_row])
-def test_a_row_that_adds_nothing_is_not_proven_by_the_whole(make_batch: Any, changed: Any) -> None:
+@pytest.mark.parametrize(("changed", "others"), [(sure_of_the_first_row, False), (dead_to_the_first_row, True)])
+def test_a_row_that_adds_nothing_is_not_proven_by_the_whole(make_batch: Any, changed: Any, others: bool) -> None:
+    """Nor are others that would add nothing under their other label: any of them may occur once more in its place."""
     batch = make_batch(8, (24, 24), 2, seed=4)
     chain = changed(batch)
     labels = chain.forward(batch.x).probabilities.argmin(-1)
@@ -217,15 +218,85 @@ def test_a_row_that_adds_nothing_is_not_proven_by_the_whole(make_batch: Any, cha
     residual = Residual.of(chain, observed, 8).explaining(batch.x, counts)
     assert residual.relative < 1e-6
     proof = proven_rows(residual, RowDomain.whole(batch.encoder, batch.prior))
-    assert not proof.cells[0] and bool(proof.cells[1:].all())
+    assert not proof.cells[0] and bool(proof.cells[1:].all()) is bool(proof.cells[1:].any()) is others
 
 
 def test_rows_of_a_class_that_the_network_is_sure_of_are_not_proven_beside_those_of_another(make_batch: Any) -> None:
+    """Nor are these proven, as one of them may occur once more, with the sure label, in place of the first."""
     batch = make_batch(rows=(3, 3, 50, 7), labels=(0, 1, 1, 1), seed=3)
     biases = (*batch.chain.biases[:-1], batch.chain.biases[-1] + torch.tensor([40.0, 0.0]))
     chain = ReLUChain(batch.chain.weights, biases)  # rows of class 0 add nothing to its gradient
     x, counts = batch.distinct()
-    observed = tuple(g.float().double() for g in chain.gradient(x, counts, 4))
-    residual = Residual.of(chain, observed, 4).explaining(x, counts)
+    seen = counts * torch.tensor([0, 1])
+    for there, n, expected in ((counts, 4, False), (seen, 3, True)):
+        observed = tuple(g.float().double() for g in chain.gradient(x, there, n))
+        residual = Residual.of(chain, observed, n).explaining(x, there)
+        assert residual.relative < 1e-6
+        assert proven_rows(residual, space_of(batch)).cells.tolist() == [expected] * 3
+
+
+def blind(batch: Any, *columns: int) -> ReLUChain:
+    """The batch's network without the weights of some categorical columns."""
+    first = batch.chain.weights[0].clone()
+    for k in columns:
+        first[:, batch.encoder.layout.categorical[k].slice] = 0
+    return ReLUChain((first, *batch.chain.weights[1:]), batch.chain.biases)
+
+
+def claimed(batch: Any, chain: ReLUChain, true: Tensor, codes: Tensor, labels: Tensor) -> tuple[Residual, Tensor]:
+    """Rows of other categories as an explanation of a batch of the ``true`` ones, and which of its rows each is."""
+    x, other = (batch.encoder.assemble(each, batch.cells[1]).double() for each in (true, codes))
+    one_each = torch.nn.functional.one_hot(labels, chain.n_classes).double()
+    observed = tuple(g.float().double() for g in chain.gradient(x, one_each, len(x)))
+    rows, which = other.unique(dim=0, return_inverse=True)
+    counts = torch.zeros(len(rows), chain.n_classes, dtype=torch.float64).index_add(0, which, one_each)
+    residual = Residual.of(chain, observed, len(x)).explaining(rows, counts)
     assert residual.relative < 1e-6
-    assert torch.equal(proven_rows(residual, space_of(batch)).cells, counts[:, 0] == 0)
+    return residual, which
+
+
+def test_one_copy_of_a_row_that_could_be_exchanged_with_another_is_not_proven(make_numeric_batch: Any) -> None:
+    """{(a, u), (a, v), (b, u)} and {(a, u) twice, (b, v)} have one sum where the network ignores both columns."""
+    batch = make_numeric_batch(numbers=0, n=3, hidden=(40, 40))
+    true = torch.tensor([[0, 0, 1], [0, 1, 1], [1, 0, 1]])
+    wrong = torch.tensor([[0, 0, 1], [0, 0, 1], [1, 1, 1]])
+    labels = torch.zeros(3, dtype=torch.long)
+    for codes in (true, wrong):
+        residual, _ = claimed(batch, blind(batch, 0, 1), true, codes, labels)
+        assert not proven_rows(residual, RowDomain.whole(batch.encoder, batch.prior)).cells.any()
+
+
+def test_rows_of_opposite_errors_that_could_change_alike_are_not_proven(make_numeric_batch: Any) -> None:
+    """What one adds to the column of a category, the other takes away: the gradient shows no row of it."""
+    batch = make_numeric_batch(numbers=0, n=2, hidden=(40,))
+    blinded = blind(batch, 0)
+    awake = ReLUChain(blinded.weights, (blinded.biases[0] + 10, blinded.biases[1]))
+    x = batch.encoder.assemble(torch.tensor([[0, 0, 1], [0, 1, 0]]), batch.cells[1]).double()
+    logits = awake.forward(x).hidden[-1] @ awake.weights[-1].T
+    middle = (logits[:, 0] - logits[:, 1]).mean()
+    sure = ReLUChain(
+        (awake.weights[0], 1e4 * awake.weights[1]), (awake.biases[0], torch.tensor([-1e4, 0.0]).double() * middle)
+    )
+    labels = sure.forward(x).probabilities.argmin(1)
+    assert labels.unique().numel() == 2  # one row is sure of either class, and of the wrong one
+    true, wrong = torch.tensor([[0, 0, 1], [0, 1, 0]]), torch.tensor([[1, 0, 1], [1, 1, 0]])
+    for codes in (true, wrong):
+        residual, _ = claimed(batch, sure, true, codes, labels)
+        assert not proven_rows(residual, RowDomain.whole(batch.encoder, batch.prior)).cells.any()
+
+
+def test_dependent_rows_are_not_proven_where_the_network_ignores_a_column(make_batch: Any) -> None:
+    batch = make_batch(14, (12, 30), 3, seed=2)  # more rows than units of the first layer
+    counts = torch.nn.functional.one_hot(batch.truth.labels, 3).double()
+    for chain, expected in ((batch.chain, True), (blind(batch, 0), False)):
+        observed = tuple(g.float().double() for g in chain.gradient(batch.x, counts, 14))
+        residual = Residual.of(chain, observed, 14).explaining(batch.x, counts)
+        proof = proven_rows(residual, RowDomain.whole(batch.encoder, batch.prior))
+        assert bool(proof.cells.all()) is bool(proof.cells.any()) is expected
+
+
+def test_a_row_found_once_for_each_of_its_labels_is_one_row(make_batch: Any) -> None:
+    batch = make_batch(rows=(3, 3, 50, 7), labels=(0, 1, 1, 0), seed=3)
+    residual = explained(batch, batch.cells, batch.truth.labels)
+    proof = proven_rows(residual, space_of(batch))
+    assert bool(proof.cells.all()) and proof.digits.tolist() == [False, False, True, True]

@@ -23,6 +23,7 @@ from lightleak.attacks.gradient_inversion.exact.spaces.residual import EXPLAINED
 from lightleak.attacks.gradient_inversion.network.row_network import with_one
 from lightleak.attacks.gradient_inversion.optimize.labels import each_row
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
+from lightleak.data.encoder import TableEncoder
 
 OWN_PART = 1e-3
 """Part of what a changed cell would make of the first layer's gradient that what is left of it may amount to."""
@@ -48,6 +49,10 @@ def proven_rows(residual: Residual, space: RowDomain, scaled: bool = False) -> P
     """
     if not len(residual.x) or residual.rows_left < 0:
         return Proof.nothing(residual.x)
+    distinct, which = residual.x.unique(dim=0, return_inverse=True)
+    if len(distinct) < len(residual.x):  # one row was found twice, by its labels
+        counts = residual.counts.new_zeros(len(distinct), residual.counts.shape[1]).index_add(0, which, residual.counts)
+        return proven_rows(residual.explaining(distinct, counts), space, scaled)[which]
     explained = residual.rows_left == 0 and residual.relative < EXPLAINED
     cells_first = residual.network.first_sees_cells
     together = proven_together(residual, space) if explained and cells_first else Proof.nothing(residual.x)
@@ -163,9 +168,10 @@ class _Visible:
     """Which changes of a row's categories would show in the first layer's gradient.
 
     Attributes:
-        alone: any change, whatever the numbers of all rows: the row's error vector lies outside the span of the
-            others', so that nothing else makes up for it, bool ``[r]``.
-        unlike: a change of its own, or an exchange with another row, the numbers of all rows held, bool ``[r]``.
+        alone: any change, whatever the numbers of all rows: the error vectors of its copies lie outside the span of all
+            others, so that nothing else makes up for it, bool ``[r]``.
+        unlike: the numbers of all rows held, a change of its own, an exchange with another row, or one with several
+            rows, as every change of a category would change its error vector as well, bool ``[r]``.
     """
 
     alone: Tensor
@@ -173,24 +179,57 @@ class _Visible:
 
 
 def _visible(residual: Residual, space: RowDomain) -> _Visible:
-    activations, counts = residual.network.forward(residual.x), residual.counts
-    first = residual.network.error_of_rows(0, activations, counts, residual.n_rows)
-    encoder = space.encoder
-    shows = residual.left[0].norm() / (OWN_PART * least_exchange(space, residual.network.first_input))
-    # Where a network is sure of a class, its rows add nothing, and any number of them fits with those of others.
-    each_label = torch.eye(counts.shape[1]).to(counts).expand(len(counts), -1, -1)
-    each = residual.network.error_of_rows(0, activations, each_label, residual.n_rows).norm(dim=-1)
-    adds = (each > shows) | (counts == 0)
+    network, counts, encoder = residual.network, residual.counts, space.encoder
+    shows = residual.left[0].norm() / (OWN_PART * least_exchange(space, network.first_input))
+    each = _errors_by_label(residual, residual.x)
+    claimed, seen = counts > 0, each.norm(dim=-1) > shows
+    # Where a network is sure of a class, its rows add nothing: where one of them is claimed, it may as well be any row.
+    adds = (seen if bool((claimed & ~seen).any()) else seen | ~claimed).all(1)
+    row, label = claimed.nonzero(as_tuple=True)
+    errors = each[row, label]  # of one copy of each row under each of its labels
     # Distance of each error vector from the span of the others: 1 over the norm of its dual.
-    values, vectors = torch.linalg.eigh(first @ first.T)
+    values, vectors = torch.linalg.eigh(errors @ errors.T)
     tiny = torch.finfo(values.dtype).eps * values[-1].clamp_min(torch.finfo(values.dtype).tiny) * len(values)
-    distance = (vectors.square() / values.clamp_min(tiny)).sum(1).rsqrt()
-    # Two rows of one error vector may exchange cells: their sum stays the same.
-    apart = (first.unsqueeze(1) - first.unsqueeze(0)).norm(dim=-1)
-    codes = encoder.project(residual.x)[0]
-    exchangeable = (codes.unsqueeze(1) != codes.unsqueeze(0)).any(-1) & (apart <= shows)
-    own = adds.all(1) & (shows < first.norm(dim=1))
-    return _Visible(own & (shows < distance), own & ~exchangeable.any(1))
+    is_near = (vectors.square() / values.clamp_min(tiny)).sum(1).rsqrt() <= shows
+    # Two copies of one error may exchange cells, two of opposite errors change alike: their sum stays the same.
+    codes = encoder.project(residual.x)[0][row]
+    differ = (codes.unsqueeze(1) != codes.unsqueeze(0)).any(-1)
+    exchanged = (torch.cdist(errors, errors) <= shows) & differ | (torch.cdist(errors, -errors) <= shows)
+
+    def has(which: Tensor) -> Tensor:
+        return torch.zeros_like(adds).index_put((row[which],), torch.tensor(True))
+
+    alone, unlike = adds & ~has(is_near), adds & ~has(exchanged.any(1))
+    for at in (unlike & ~alone).nonzero().flatten().tolist():
+        unlike[at] = _changes_show(residual, encoder, at, shows)
+    return _Visible(alone, unlike)
+
+
+def _errors_by_label(residual: Residual, x: Tensor) -> Tensor:
+    """First layer's error vector of one copy of rows ``[r, d]`` under every label ``[r, classes, out]``."""
+    classes = residual.counts.shape[1]
+    each_label = torch.eye(classes).to(residual.counts).expand(len(x), -1, -1)
+    return residual.network.error_of_rows(0, residual.network.forward(x), each_label, residual.n_rows)
+
+
+def _changes_show(residual: Residual, encoder: TableEncoder, at: int, shows: Tensor) -> bool:
+    """Whether another category in any one column of a row would change its error vector, under each of its labels.
+
+    Where one would not, rows whose error vectors depend on each other may change cells together, and their sum stays.
+    """
+    x, labels = residual.x[at], residual.counts[at] > 0
+    changes = []
+    for block in encoder.layout.categorical:
+        one = torch.eye(block.width).to(x) / encoder.scale[block.slice]
+        own = int(encoder.project(x.unsqueeze(0))[0][0, len(changes)])
+        other = one - one[own]
+        changed = x.repeat(block.width - 1, 1)
+        changed[:, block.slice] += other[torch.arange(block.width) != own]
+        changes.append(changed)
+    if not changes:
+        return True
+    errors = _errors_by_label(residual, torch.cat([x.unsqueeze(0), *changes]))[:, labels]
+    return bool(((errors[1:] - errors[:1]).norm(dim=-1) > shows).all())
 
 
 def _told_apart(residual: Residual) -> Tensor:

@@ -73,7 +73,8 @@ def refit_numbers(
     """
     encoder = space.encoder
     columns = [j for j in range(len(encoder.schema.numerical)) if j not in space.ties]
-    if not len(residual.x) or not columns:
+    spaces = {layer: found for layer, found in spaces.items() if residual.observed[layer].any()}  # a zero layer says nothing
+    if not len(residual.x) or not columns or not spaces:
         return residual, cells
     whole = [encoder.schema.numerical[j].kind is ColumnKind.INTEGER for j in columns]
     integer = torch.tensor(whole, dtype=torch.bool, device=cells[1].device)
