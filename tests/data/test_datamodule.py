@@ -127,6 +127,21 @@ def test_rows_out_of_range_are_refused(table, encoder, rows) -> None:
         TableDataModule(table, encoder, batch_size=1, rows=rows)
 
 
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (np.arange(200) < 9, r"must be whole numbers, got \[True, .*; np.flatnonzero makes them of a mask"),
+        ([0.5, 1.7], r"must be whole numbers, got \[0.5, 1.7\]$"),
+        (["1", "2"], r"must be whole numbers, got \['1', '2'\]"),
+        ([[1, 2], [3, 4]], r"must be whole numbers, got \[\[1, 2\], \[3, 4\]\]"),
+        ([7, 3, 7], "must be different, got row 7 2 times"),
+    ],
+)
+def test_what_are_no_indices_of_different_rows_is_refused(table, encoder, rows, message) -> None:
+    with pytest.raises(DataError, match=f"a client's rows {message}"):
+        TableDataModule(table, encoder, batch_size=1, rows=rows)
+
+
 def test_an_encoder_of_another_table_is_refused(encoder: TableEncoder) -> None:
     with pytest.raises(DataError, match="the encoder was made for another table than 'fair'"):
         TableDataModule(load_dataset("fair"), encoder)
