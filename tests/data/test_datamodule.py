@@ -11,11 +11,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
-from lightleak.core.errors import DataError
+from lightleak.core.errors import DataError, UsageError
 from lightleak.data.datamodule import BatchSampler, RankSampler, TableDataModule, batch_loader
 from lightleak.data.datasets import load_dataset
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.table import Table
+from lightleak.protocols.federated_data import FederatedData
 
 
 @pytest.fixture(scope="module")
@@ -204,6 +205,16 @@ def test_a_trainer_sees_every_row_each_epoch_in_the_order_of_that_epoch(table, e
         expected.append(torch.cat([inputs, labels[:, None].float()], 1))
     assert torch.equal(shown, torch.cat(expected))
     fit(table, encoder, epochs=1, fraction=0)  # without a validation part
+
+
+@pytest.mark.parametrize("batches", [2, 0.5])
+def test_a_trainer_that_makes_batches_of_its_own_is_refused(table, encoder, batches) -> None:
+    rows = TensorDataset(encoder.encode(table.train), encoder.encode_labels(table.train))
+    for data in (TableDataModule(table, encoder, batch_size=32), FederatedData(rows, [[0, 1]], seed=0)):
+        settings = {"accelerator": "cpu", "logger": False, "enable_checkpointing": False}
+        trainer = lightning.Trainer(overfit_batches=batches, **settings)
+        with pytest.raises(UsageError, match=rf"Trainer\(overfit_batches={batches}\) replaces the sampler"):
+            trainer.fit(Recorder(), data)
 
 
 @given(n_rows=st.integers(1, 70), size=st.integers(1, 9), world=st.integers(1, 5), epoch=st.integers(0, 2))

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
-from lightleak.core.errors import DataError
+from lightleak.core.errors import DataError, UsageError
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.splits import holdout
@@ -120,6 +120,19 @@ def batch_loader(rows: Dataset[Any], sampler: Sampler[Tensor]) -> DataLoader[Any
     return DataLoader(rows, sampler=sampler, batch_size=None, generator=torch.Generator())
 
 
+def refuse_overfit_batches(trainer: lightning.Trainer | None) -> None:
+    """Refuse a Trainer that replaces the sampler of `batch_loader` by one of single rows.
+
+    Raises:
+        UsageError: ``overfit_batches`` is set.
+    """
+    if few := getattr(trainer, "overfit_batches", 0):
+        raise UsageError(
+            f"Trainer(overfit_batches={few}) replaces the sampler that makes the batches; to train on a few rows give "
+            "the data these alone, to end epochs after a few batches set limit_train_batches"
+        )
+
+
 class TableDataModule(lightning.LightningDataModule):
     """Batches of an encoded table: inputs ``[batch, d]`` float32 and labels ``[batch]`` int64.
 
@@ -173,7 +186,12 @@ class TableDataModule(lightning.LightningDataModule):
         self._epoch, self._batches = -1, list[Tensor]()
 
     def setup(self, stage: str | None = None) -> None:
-        """Encode every part once; later calls do nothing."""
+        """Encode every part once; later calls do nothing.
+
+        Raises:
+            UsageError: the Trainer has ``overfit_batches``.
+        """
+        refuse_overfit_batches(self.trainer)
         if self._parts:
             return
         frames = {

@@ -16,6 +16,7 @@ from lightleak.data.datamodule import (
     BatchSampler,
     EpochSampler,
     batch_loader,
+    refuse_overfit_batches,
     row_indices,
     whole_numbers,
 )
@@ -117,6 +118,14 @@ class FederatedData(lightning.LightningDataModule):
     def rows_of_client(self, client: int) -> Tensor:
         """Numbers of a client's rows in the training part of the table, LongTensor ``[n]``."""
         return self._numbers[self.partition[client]]
+
+    def setup(self, stage: str | None = None) -> None:
+        """Refuse a Trainer that would make other batches.
+
+        Raises:
+            UsageError: it has ``overfit_batches``.
+        """
+        refuse_overfit_batches(self.trainer)
 
     def train_dataloader(self) -> DataLoader[list[ClientRows]]:
         """One batch per round."""
