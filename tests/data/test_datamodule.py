@@ -11,11 +11,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
-from lightleak.core.errors import DataError
+from lightleak.core.errors import DataError, UsageError
 from lightleak.data.datamodule import BatchSampler, RankSampler, TableDataModule, batch_loader
 from lightleak.data.datasets import load_dataset
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.table import Table
+from lightleak.protocols.federated_data import FederatedData
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +128,21 @@ def test_rows_out_of_range_are_refused(table, encoder, rows) -> None:
         TableDataModule(table, encoder, batch_size=1, rows=rows)
 
 
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (np.arange(200) < 9, r"must be whole numbers, got \[True, .*; np.flatnonzero makes them of a mask"),
+        ([0.5, 1.7], r"must be whole numbers, got \[0.5, 1.7\]$"),
+        (["1", "2"], r"must be whole numbers, got \['1', '2'\]"),
+        ([[1, 2], [3, 4]], r"must be whole numbers, got \[\[1, 2\], \[3, 4\]\]"),
+        ([7, 3, 7], "must be different, got row 7 2 times"),
+    ],
+)
+def test_what_are_no_indices_of_different_rows_is_refused(table, encoder, rows, message) -> None:
+    with pytest.raises(DataError, match=f"a client's rows {message}"):
+        TableDataModule(table, encoder, batch_size=1, rows=rows)
+
+
 def test_an_encoder_of_another_table_is_refused(encoder: TableEncoder) -> None:
     with pytest.raises(DataError, match="the encoder was made for another table than 'fair'"):
         TableDataModule(load_dataset("fair"), encoder)
@@ -189,6 +205,16 @@ def test_a_trainer_sees_every_row_each_epoch_in_the_order_of_that_epoch(table, e
         expected.append(torch.cat([inputs, labels[:, None].float()], 1))
     assert torch.equal(shown, torch.cat(expected))
     fit(table, encoder, epochs=1, fraction=0)  # without a validation part
+
+
+@pytest.mark.parametrize("batches", [2, 0.5])
+def test_a_trainer_that_makes_batches_of_its_own_is_refused(table, encoder, batches) -> None:
+    rows = TensorDataset(encoder.encode(table.train), encoder.encode_labels(table.train))
+    for data in (TableDataModule(table, encoder, batch_size=32), FederatedData(rows, [[0, 1]], seed=0)):
+        settings = {"accelerator": "cpu", "logger": False, "enable_checkpointing": False}
+        trainer = lightning.Trainer(overfit_batches=batches, **settings)
+        with pytest.raises(UsageError, match=rf"Trainer\(overfit_batches={batches}\) replaces the sampler"):
+            trainer.fit(Recorder(), data)
 
 
 @given(n_rows=st.integers(1, 70), size=st.integers(1, 9), world=st.integers(1, 5), epoch=st.integers(0, 2))

@@ -144,8 +144,47 @@ def test_batches_of_another_form_are_named(change: dict, message: str) -> None:
         (torch.randn(5, 3), {"one_hot": {"c": ["x0"]}}, "needs at least 2 positions"),
         (torch.randn(5, 3), {"one_hot": {"c": ["x0", "y"]}}, r"positions that are not there: \['y'\]"),
         (inputs(), {"names": NAMES, "one_hot": {"a": ["f", "m"], "b": ["f", "m"]}}, "share positions"),
+        (inputs(), {"names": NAMES, "one_hot": {"a": ["A", "B"], "b": ["m", "weight", "A"]}}, "'a' and 'b' share"),
+        (inputs(), {"names": NAMES, "one_hot": ONE_HOT, "codes": ["f"]}, r"codes and one_hot share positions: \['f'\]"),
     ],
 )
 def test_what_does_not_fit_is_named(rows: torch.Tensor, words: dict, message: str) -> None:
     with pytest.raises(DataError, match=message):
         describe_inputs(rows, **words)
+
+
+ROWS, CLASSES = torch.randn(4, 2), torch.tensor([0, 1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([], "at least one batch, got none"),
+        ((), "at least one batch, got none"),
+        (
+            [(ROWS, CLASSES), (torch.randn(4, 3), CLASSES)],
+            r"the same tensors: batch 0 has 0 \[4, 2\], batch 1 has 0 \[4, 3\]",
+        ),
+        (
+            [{"x": ROWS, "y": CLASSES}, {"z": ROWS, "y": CLASSES}],
+            r"the same tensors: batch 0 has x \[4, 2\], batch 1 has z \[4, 2\]",
+        ),
+        ({"y": CLASSES}, "inputs and labels, got labels alone"),
+        ({"x": ROWS, "w": torch.arange(3), "y": CLASSES}, r"equally many rows, got x \[4, 2\], w \[3\]"),
+        ({"x": ROWS, "y": CLASSES[:3]}, r"class indices, one for each row of x \[4, 2\], got \[3\]"),
+        ((ROWS, torch.eye(4)), r"class indices, one for each row of 0 \[4, 2\], got \[4, 4\]"),
+    ],
+)
+def test_batches_that_do_not_fit_are_named(given: object, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        describe_inputs(given)
+
+
+def test_one_hot_columns_of_integers_are_no_codes() -> None:
+    ward = torch.nn.functional.one_hot(torch.arange(4) % 3)
+    encoder = describe_inputs({"x": ROWS, "w": ward, "y": CLASSES}, one_hot={"ward": ["w_0", "w_1", "w_2"]})
+    assert encoder.form is not None
+    encoded, _ = encoder.form.read({"x": ROWS, "w": ward, "y": CLASSES})
+    assert torch.equal(encoded, torch.cat([ROWS, ward.float()], -1))
+    assert encoder.decode(encoded)["ward"].tolist() == ["w_0", "w_1", "w_2", "w_0"]
+    assert torch.equal(encoder.form.decode(encoded)[1], ward)

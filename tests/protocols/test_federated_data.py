@@ -90,7 +90,7 @@ def test_validation_and_test_rows_are_served_in_order() -> None:
         ({"partition": [[0, 40]]}, DataError, r"indices from 0 to 39, at least one; got \[0, 40\]"),
         ({"partition": [[-1, 4]]}, DataError, "client 0 must be indices"),
         ({"partition": [[0, 1], np.array([2, 1])]}, DataError, "row 1 belongs to 2 clients"),
-        ({"partition": [[3, 3]]}, DataError, "row 3 belongs to 2 clients"),
+        ({"partition": [[3, 3]]}, DataError, "rows of client 0 must be different, got row 3 2 times"),
         ({"partition": [[0], [0.9, 1.7]]}, DataError, r"rows of client 1 must be whole numbers, got \[0.9, 1.7\]"),
         ({"partition": [[True, False]]}, DataError, "rows of client 0 must be whole numbers"),
         ({"numbers": range(7)}, DataError, "numbers must be one for each of the 40 rows, got 7"),

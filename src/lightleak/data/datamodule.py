@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
-from lightleak.core.errors import DataError
+from lightleak.core.errors import DataError, UsageError
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.splits import holdout
@@ -120,6 +120,19 @@ def batch_loader(rows: Dataset[Any], sampler: Sampler[Tensor]) -> DataLoader[Any
     return DataLoader(rows, sampler=sampler, batch_size=None, generator=torch.Generator())
 
 
+def refuse_overfit_batches(trainer: lightning.Trainer | None) -> None:
+    """Refuse a Trainer that replaces the sampler of `batch_loader` by one of single rows.
+
+    Raises:
+        UsageError: ``overfit_batches`` is set.
+    """
+    if few := getattr(trainer, "overfit_batches", 0):
+        raise UsageError(
+            f"Trainer(overfit_batches={few}) replaces the sampler that makes the batches; to train on a few rows give "
+            "the data these alone, to end epochs after a few batches set limit_train_batches"
+        )
+
+
 class TableDataModule(lightning.LightningDataModule):
     """Batches of an encoded table: inputs ``[batch, d]`` float32 and labels ``[batch]`` int64.
 
@@ -136,8 +149,8 @@ class TableDataModule(lightning.LightningDataModule):
         seed: root seed of the validation split and of the order of the batches.
 
     Raises:
-        DataError: encoder and table do not belong together, a row index is out of range, or ``batch_size`` exceeds the
-            training rows.
+        DataError: encoder and table do not belong together, a row index is no whole number, out of range or given
+            twice, or ``batch_size`` exceeds the training rows.
     """
 
     def __init__(
@@ -158,7 +171,8 @@ class TableDataModule(lightning.LightningDataModule):
         self.batch_size = batch_size
         self.drop_last = drop_last
         self.seed = seed
-        held = _client_rows(rows, len(table.train))
+        n_rows = len(table.train)
+        held = np.arange(n_rows) if rows is None else row_indices(rows, n_rows, "a client's rows")
         stay, out = np.arange(len(held)), np.arange(0)
         if validation_fraction:
             stay, out = holdout(len(held), validation_fraction, derive_seed(seed, "validation"))
@@ -172,7 +186,12 @@ class TableDataModule(lightning.LightningDataModule):
         self._epoch, self._batches = -1, list[Tensor]()
 
     def setup(self, stage: str | None = None) -> None:
-        """Encode every part once; later calls do nothing."""
+        """Encode every part once; later calls do nothing.
+
+        Raises:
+            UsageError: the Trainer has ``overfit_batches``.
+        """
+        refuse_overfit_batches(self.trainer)
         if self._parts:
             return
         frames = {
@@ -255,12 +274,34 @@ class TableDataModule(lightning.LightningDataModule):
         return RankSampler(batches, trainer.global_rank, trainer.world_size, whole)
 
 
-def _client_rows(rows: Sequence[int] | np.ndarray | None, n_rows: int) -> np.ndarray:
-    if rows is None:
-        return np.arange(n_rows)
-    held = np.asarray(rows, dtype=np.int64)
+def whole_numbers(numbers: Sequence[int] | np.ndarray, what: str) -> np.ndarray:
+    """Whole numbers as an array of their own, int64 ``[n]``.
+
+    Raises:
+        DataError: they are of another type, as a boolean mask is, or of another shape.
+    """
+    given = np.asarray(numbers)
+    if given.size and (given.dtype.kind not in "iu" or given.ndim != 1):
+        mask = "; np.flatnonzero makes them of a mask" if given.dtype.kind == "b" else ""
+        raise DataError(f"{what} must be whole numbers, got {given[:5].tolist()}{mask}")
+    return given.astype(np.int64)
+
+
+def row_indices(rows: Sequence[int] | np.ndarray, n_rows: int, what: str) -> np.ndarray:
+    """Different row indices, at least one, as an array of their own, int64 ``[n]``.
+
+    Args:
+        rows: the indices.
+        n_rows: how many rows there are.
+        what: whose they are, for errors.
+
+    Raises:
+        DataError: an index that is no whole number, out of range or given twice, or none.
+    """
+    held = whole_numbers(rows, what)
     if not len(held) or held.min() < 0 or held.max() >= n_rows:
-        raise DataError(
-            f"a client's rows must be indices from 0 to {n_rows - 1}, at least one; got {held[:5].tolist()}"
-        )
+        raise DataError(f"{what} must be indices from 0 to {n_rows - 1}, at least one; got {held[:5].tolist()}")
+    times = np.bincount(held)
+    if times.max() > 1:
+        raise DataError(f"{what} must be different, got row {times.argmax()} {times.max()} times")
     return held

@@ -62,7 +62,7 @@ def describe_inputs(
     Raises:
         DataError: inputs that are no finite ``[n, d]``, names that do not fit, a one-hot position without exactly
             two values, or codes that are no whole numbers from 0.
-        UsageError: inputs that are no tensor, batch or batches, or a batch without labels.
+        UsageError: inputs that are no tensor, batch or batches, or a batch without labels, one for each row.
 
     >>> rows = torch.tensor([[0.5, 1.0, 0.0], [1.5, 0.0, 1.0]])
     >>> encoder = describe_inputs(rows, names=["age", "f", "m"], one_hot={"sex": ["f", "m"]})
@@ -77,9 +77,12 @@ def describe_inputs(
     names = list(names) if names is not None else _names(tensors)
     _check(tensors, names)
     values = torch.cat([_columns(tensor) for tensor in tensors.values()], -1)
-    of_integers = [name for name, is_integer in zip(names, _are_integers(tensors), strict=True) if is_integer]
-    sizes = _sizes(codes, of_integers, names)
     blocks = _blocks(names, one_hot or {})
+    alone = {names[positions[0]] for _, positions in blocks if len(positions) == 1}
+    of_integers = [name for name, is_integer in zip(names, _are_integers(tensors), strict=True) if is_integer]
+    sizes = _sizes(codes, [name for name in of_integers if name in alone], names)
+    if shared := [name for name in sizes if name not in alone]:
+        raise DataError(f"codes and one_hot share positions: {shared[:5]}")
     columns, shift, scale, numbers = [], [], [], []
     for column, positions in blocks:
         of_column = values[:, positions[0]]
@@ -125,20 +128,46 @@ def _gathered(inputs: Any, label: str | None) -> tuple[dict[Path, Tensor], Tenso
         return {(): inputs}, None
     expected = "a tensor [n, d] (a DataFrame is for lightleak.prepare), a batch, or a DataLoader or list of batches"
     require_kind("inputs", inputs, (Mapping, list, tuple, DataLoader), expected)
-    if isinstance(inputs, Mapping) or (isinstance(inputs, list | tuple) and isinstance(inputs[-1], Tensor)):
-        return split_batch(inputs, label)
+    is_tuple = isinstance(inputs, list | tuple) and bool(inputs) and isinstance(inputs[-1], Tensor)
+    if isinstance(inputs, Mapping) or is_tuple:
+        return _split(inputs, label)
     # A loader that shuffles draws from its own generator, or from the global one.
     samplers = (getattr(inputs, "sampler", None), getattr(getattr(inputs, "batch_sampler", None), "sampler", None))
     own = [getattr(one, "generator", None) for one in (inputs, *samplers)]
     states = [(one, one.get_state()) for one in own if isinstance(one, torch.Generator)]
     with torch.random.fork_rng(devices=[]):
-        batches = [split_batch(batch, label) for batch in inputs]
+        batches = [_split(batch, label) for batch in inputs]
     for one, state in states:
         one.set_state(state)
     if not batches:
         raise DataError("inputs must hold at least one batch, got none")
-    tensors = {path: torch.cat([of_batch[path] for of_batch, _ in batches]) for path in batches[0][0]}
+    forms = [{path: list(tensor.shape[1:]) for path, tensor in of_batch.items()} for of_batch, _ in batches]
+    if odd := [index for index, form in enumerate(forms) if form != forms[0]]:
+        raise DataError(
+            f"batches must hold the same tensors: batch 0 has {_in_words(batches[0][0])}, batch {odd[0]} has "
+            f"{_in_words(batches[odd[0]][0])}"
+        )
+    tensors = {path: torch.cat([of_batch[path] for of_batch, _ in batches]) for path in forms[0]}
     return tensors, torch.cat([labels for _, labels in batches])
+
+
+def _split(batch: Any, label: str | None) -> tuple[dict[Path, Tensor], Tensor]:
+    """Tensors and labels of one batch, whose rows are equally many."""
+    tensors, labels = split_batch(batch, label)
+    if not tensors:
+        raise DataError("a batch must hold inputs and labels, got labels alone")
+    if len({len(tensor) for tensor in tensors.values()}) > 1:
+        raise DataError(f"tensors of a batch must have equally many rows, got {_in_words(tensors)}")
+    if any(labels.shape != (len(tensor),) for tensor in tensors.values()):
+        raise DataError(
+            f"labels of a batch must be class indices, one for each row of {_in_words(tensors)}, "
+            f"got {list(labels.shape)}"
+        )
+    return tensors, labels
+
+
+def _in_words(tensors: Mapping[Path, Tensor]) -> str:
+    return ", ".join(f"{'.'.join(map(str, path))} {list(tensor.shape)}" for path, tensor in tensors.items())
 
 
 def _columns(tensor: Tensor) -> Tensor:
@@ -230,7 +259,9 @@ def _blocks(names: Sequence[str], one_hot: Mapping[str, Sequence[str]]) -> list[
         if len(at) < 2 or at != list(range(at[0], at[0] + len(at))):
             raise DataError(f"one_hot column {column!r} needs at least 2 positions that follow each other, got {at}")
         if double := [names[i] for i in at if i in taken]:
-            raise DataError(f"one_hot columns {taken[at[0]]!r} and {column!r} share positions: {double[:5]}")
+            raise DataError(
+                f"one_hot columns {taken[names.index(double[0])]!r} and {column!r} share positions: {double[:5]}"
+            )
         taken |= dict.fromkeys(at, column)
         blocks.append((column, at))
     blocks += [(name, [i]) for i, name in enumerate(names) if i not in taken]

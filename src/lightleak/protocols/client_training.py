@@ -156,13 +156,13 @@ def run_client(
     """
     order, dropout = row_order(training, len(inputs), seed), derive_seed(seed, "dropout")
     draws = generator(seed, "defense")
-    factor = training.learning_rate * (1 if defend == "steps" else training.steps(len(inputs)))
-    acting = defense.acting_at(factor) if isinstance(defense, UpdateDefense) else defense
+    rate, steps = training.learning_rate, 1 if defend == "steps" else training.steps(len(inputs))
+    acting = defense.acting_at(rate, steps) if isinstance(defense, UpdateDefense) else defense
     in_steps = acting if defend == "steps" else None
     with in_mode(network, training_mode):
         trained = train_client(network, parameters, buffers, inputs, labels, training, order, dropout, in_steps, draws)
     if isinstance(acting, UpdateDefense) and defend == "update":
-        trained = replace(trained, delta=_defended(trained.delta, acting, draws, factor))
+        trained = replace(trained, delta=_defended(trained.delta, acting, draws, rate * steps))
     return ClientRun(parameters, buffers, inputs, labels, training, training_mode, order, dropout, defense, trained)
 
 

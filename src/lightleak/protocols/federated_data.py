@@ -11,7 +11,15 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from lightleak.core.errors import DataError, UsageError
 from lightleak.core.seeds import generator
-from lightleak.data.datamodule import EVALUATION_BATCH_SIZE, BatchSampler, EpochSampler, batch_loader
+from lightleak.data.datamodule import (
+    EVALUATION_BATCH_SIZE,
+    BatchSampler,
+    EpochSampler,
+    batch_loader,
+    refuse_overfit_batches,
+    row_indices,
+    whole_numbers,
+)
 
 
 class ClientRows(NamedTuple):
@@ -92,7 +100,7 @@ class FederatedData(lightning.LightningDataModule):
         numbers: Sequence[int] | np.ndarray | None = None,
     ) -> None:
         super().__init__()
-        self._numbers = torch.arange(len(train)) if numbers is None else _whole(numbers, "numbers")
+        self._numbers = torch.as_tensor(np.arange(len(train)) if numbers is None else whole_numbers(numbers, "numbers"))
         if len(self._numbers) != len(train):
             raise DataError(f"numbers must be one for each of the {len(train)} rows, got {len(self._numbers)}")
         self.partition = _checked(partition, len(train))
@@ -110,6 +118,14 @@ class FederatedData(lightning.LightningDataModule):
     def rows_of_client(self, client: int) -> Tensor:
         """Numbers of a client's rows in the training part of the table, LongTensor ``[n]``."""
         return self._numbers[self.partition[client]]
+
+    def setup(self, stage: str | None = None) -> None:
+        """Refuse a Trainer that would make other batches.
+
+        Raises:
+            UsageError: it has ``overfit_batches``.
+        """
+        refuse_overfit_batches(self.trainer)
 
     def train_dataloader(self) -> DataLoader[list[ClientRows]]:
         """One batch per round."""
@@ -152,24 +168,11 @@ def _count(clients_per_round: int | float, n_clients: int) -> int:
     return clients_per_round
 
 
-def _whole(numbers: Sequence[int] | np.ndarray, what: str) -> Tensor:
-    """Whole numbers as a LongTensor of their own."""
-    given = np.asarray(numbers)
-    if given.size and given.dtype.kind not in "iu":
-        raise DataError(f"{what} must be whole numbers, got {given[:5].tolist()}")
-    return torch.as_tensor(given.astype(np.int64))
-
-
 def _checked(partition: Sequence[Sequence[int] | np.ndarray], n_rows: int) -> tuple[Tensor, ...]:
     if not len(partition):
         raise UsageError("a federation needs at least one client, got an empty partition")
-    clients = tuple(_whole(rows, f"the rows of client {number}") for number, rows in enumerate(partition))
-    for number, rows in enumerate(clients):
-        if not len(rows) or int(rows.min()) < 0 or int(rows.max()) >= n_rows:
-            raise DataError(
-                f"the rows of client {number} must be indices from 0 to {n_rows - 1}, at least one; "
-                f"got {rows[:5].tolist()}"
-            )
+    held = (row_indices(rows, n_rows, f"the rows of client {number}") for number, rows in enumerate(partition))
+    clients = tuple(torch.as_tensor(rows) for rows in held)
     owners = torch.bincount(torch.cat(clients), minlength=n_rows)
     if int(owners.max()) > 1:
         raise DataError(f"row {int(owners.argmax())} belongs to {int(owners.max())} clients; a row must belong to one")

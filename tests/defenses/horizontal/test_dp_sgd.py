@@ -96,6 +96,40 @@ def test_a_target_that_no_noise_meets_is_refused() -> None:
         DPSGD(target_epsilon=1e-12).resolved(1.0, 10**6)
 
 
+@pytest.mark.parametrize(("noise", "stands"), [(0.05, "rdp"), (0.1, "rdp"), (0.3, "prv"), (1.0, "prv")])
+def test_with_little_noise_the_epsilon_of_rdp_stands(noise: float, stands: str) -> None:
+    """PRV knows no finite epsilon at 0.05, of which RDP grants 2,093."""
+    rdp, prv = (DPSGD(noise_multiplier=noise, delta=1e-3, accountant=kind).spent(0.208, 10) for kind in ("rdp", "prv"))
+    assert rdp[1] == "rdp" and prv[1] == stands
+    assert prv[0] == rdp[0] < math.inf if stands == "rdp" else prv[0] < rdp[0]
+
+
+@pytest.mark.parametrize("target", [45.0, 1e3])
+def test_a_target_of_prv_is_met_with_no_more_noise_than_by_rdp(target: float) -> None:
+    """45 lies between the epsilon of PRV where RDP says 50, and 50: there PRV is not asked for more."""
+    asked = (DPSGD(target_epsilon=target, delta=1e-3, accountant=kind) for kind in ("rdp", "prv"))
+    rdp, prv = (defense.resolved(0.208, 10) for defense in asked)
+    assert prv.noise() <= rdp.noise()
+    assert 0.9 * target < prv.epsilon(0.208, 10) <= target
+
+
+@pytest.mark.parametrize("error", [RuntimeError, ValueError])
+def test_where_prv_fails_the_epsilon_of_rdp_stands(error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any, **settings: Any) -> float:
+        raise error
+
+    monkeypatch.setattr(import_opacus().accountants.prv.PRVAccountant, "get_epsilon", fail)
+    assert DPSGD(noise_multiplier=1.0, accountant="prv").spent(RATE, STEPS)[1] == "rdp"
+
+
+@pytest.mark.filterwarnings("ignore:Optimal order")
+def test_opacus_finds_the_same_noise() -> None:
+    found = import_opacus().accountants.utils.get_noise_multiplier(
+        target_epsilon=3.0, target_delta=1e-5, sample_rate=RATE, steps=STEPS, accountant="rdp"
+    )
+    assert DPSGD(target_epsilon=3.0).resolved(RATE, STEPS).noise() == found
+
+
 def small() -> tuple[nn.Module, dict[str, Tensor], Tensor, Tensor]:
     network = build_network(NetworkSpec("mlp", 3, EncodedLayout.of_numerical(4), {"hidden": [6], "norm": "layer"}), 0)
     draws = torch.Generator().manual_seed(0)

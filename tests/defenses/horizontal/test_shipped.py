@@ -12,6 +12,7 @@ from torch import Tensor
 from lightleak.core.errors import UnsupportedError
 from lightleak.core.seeds import generator
 from lightleak.defenses.horizontal import shipped
+from lightleak.defenses.horizontal.defense import UpdateDefense
 from lightleak.defenses.horizontal.rounding import Transport
 from lightleak.defenses.horizontal.shipped import (
     FlowerClipping,
@@ -87,21 +88,49 @@ def test_flower_clips_the_whole_update(gradient: dict[str, Tensor]) -> None:
     torch.testing.assert_close(sent, given * 0.5 / given.norm(), rtol=1e-5, atol=1e-8)
 
 
-def norm_sent(training: LocalTraining, defense: FlowerClipping, defend: Defend) -> float:
-    """Norm of the change of weights of a FedAvg client with 8 rows."""
+def change_sent(training: LocalTraining, defense: UpdateDefense | None, defend: Defend = "update") -> dict[str, Tensor]:
+    """Change of weights that a FedAvg client with 8 rows sends."""
     network, inputs = torch.nn.Linear(3, 2), torch.randn(8, 3, generator=torch.Generator().manual_seed(0))
-    weights = dict(network.named_parameters())
+    with torch.no_grad():
+        for value in network.parameters():
+            value.fill_(0.5)
     labels = torch.arange(8) % 2
+    weights = dict(network.named_parameters())
     run = run_client(network, weights, {}, inputs, labels, training, seed=0, defense=defense, defend=defend)
-    return float(flat(run.trained.delta).norm())
+    return run.trained.delta
+
+
+def norm_sent(training: LocalTraining, defense: UpdateDefense, defend: Defend = "update") -> float:
+    return float(flat(change_sent(training, defense, defend)).norm())
 
 
 def test_a_fedavg_client_clips_the_weights_that_it_sends() -> None:
     """Six local steps at 0.1; a scale that is given states the bound in weights of that training."""
     six_steps = LocalTraining(3, 4, 0.1)
-    assert norm_sent(six_steps, FlowerClipping(0.01), "update") == pytest.approx(0.01, rel=1e-4)
-    assert norm_sent(six_steps, FlowerClipping(0.01, scale=1.2), "update") == pytest.approx(0.005, rel=1e-4)
+    assert norm_sent(six_steps, FlowerClipping(0.01)) == pytest.approx(0.01, rel=1e-4)
+    assert norm_sent(six_steps, FlowerClipping(0.01, scale=1.2)) == pytest.approx(0.005, rel=1e-4)
     assert norm_sent(LocalTraining(1, 8, 0.1), FlowerClipping(0.01), "steps") == pytest.approx(0.01, rel=1e-3)
+
+
+@pytest.mark.parametrize("defense", [NVFlarePercentile(60, 0.005), NVFlareSVT(fraction=0.5, gamma=1e-3)])
+def test_a_fedavg_client_of_nvflare_sends_its_number_of_steps(defense: NVFlarePercentile | NVFlareSVT) -> None:
+    """Its filters bound the mean change of a step; NVFlare's Lightning client sends the number of steps by itself."""
+    from nvflare.apis.dxo import DXO, DataKind, MetaKey
+    from nvflare.apis.fl_context import FLContext
+    from nvflare.apis.shareable import Shareable
+    from nvflare.app_common.filters.percentile_privacy import PercentilePrivacy
+    from nvflare.app_common.filters.svt_privacy import SVTPrivacy
+
+    six_steps = LocalTraining(3, 4, 0.1)
+    data = {name: value.numpy() for name, value in sorted(change_sent(six_steps, None).items())}
+    dxo = DXO(DataKind.WEIGHT_DIFF, data=data, meta={MetaKey.NUM_STEPS_CURRENT_ROUND: 6})
+    made = PercentilePrivacy if isinstance(defense, NVFlarePercentile) else SVTPrivacy
+    with shipped._numpy_draws(generator(0, "defense")):
+        made(**defense.arguments()).process_dxo(dxo, Shareable(), FLContext())
+    sent = change_sent(six_steps, defense)
+    for name, value in dxo.data.items():
+        torch.testing.assert_close(sent[name], torch.as_tensor(value), rtol=1e-5, atol=1e-8)
+    assert float(flat(change_sent(six_steps, NVFlarePercentile(0, 0.005, scale=0.6))).abs().max()) <= 0.005 * (1 + 1e-6)
 
 
 def test_local_dp_adds_the_noise_of_its_formula() -> None:

@@ -52,8 +52,13 @@ class UpdateDefense(HorizontalDefense):
             Same names, shapes, types and devices.
         """
 
-    def acting_at(self, factor: float) -> "UpdateDefense":
-        """The defense of a FedAvg client whose change of weights is ``-factor`` times what `apply` gets."""
+    def acting_at(self, learning_rate: float, steps: int) -> "UpdateDefense":
+        """The defense of a FedAvg client whose change of weights is ``-learning_rate * steps`` times what `apply` gets.
+
+        Args:
+            learning_rate: of the local steps.
+            steps: local steps of what is defended.
+        """
         return self
 
 

@@ -49,7 +49,8 @@ class DPSGD(PrivacyAccounting, TrainingDefense):
         target_epsilon: epsilon that the whole planned training may spend; None where ``noise_multiplier`` decides.
         max_grad_norm: largest Euclidean norm of a row's gradient over all parameters.
         delta: of the guarantee; below one over the number of rows.
-        accountant: ``rdp`` (Rényi, quick) or ``prv`` (numerical composition, tighter), as opacus has them.
+        accountant: ``rdp`` (Rényi, quick) or ``prv`` (numerical composition, tighter), as opacus has them. Where the
+            epsilon of ``rdp`` is above 50, or smaller, it stands for ``prv`` too.
 
     Raises:
         UsageError: a value out of range, or not exactly one of noise multiplier and target epsilon.

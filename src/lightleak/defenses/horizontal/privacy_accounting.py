@@ -15,6 +15,13 @@ from lightleak.defenses.horizontal.optional_opacus import import_opacus
 
 Accountant = Literal["rdp", "prv"]
 
+MOST_COMPOSED = 50.0
+"""Epsilon of RDP above which PRV is not asked: its grid grows with epsilon, to gigabytes at 1,000, and a tighter figure
+would promise nobody anything either."""
+
+MOST_NOISE = 1e6
+"""Largest noise multiplier that a search tries, as opacus has it."""
+
 
 def gaussian_epsilon(noise: float, delta: float) -> float:
     """Epsilon at ``delta`` of one Gaussian release, exact (Balle and Wang 2018, Theorem 8); infinite without noise.
@@ -72,10 +79,28 @@ class PrivacyAccounting:
             UsageError: the noise multiplier is not decided yet (see `resolved`).
             UnsupportedError: opacus is not installed.
         """
+        return self.spent(sample_rate, steps)[0]
+
+    def spent(self, sample_rate: float, steps: int) -> tuple[float, Accountant]:
+        """Return `epsilon` and the accountant whose figure it is.
+
+        Both bound the privacy loss from above, so that the smaller figure holds. That of RDP stands where it is
+        above 50, and where PRV finds none.
+        """
         noise = self.noise()
         if steps == 0 or noise == 0:
-            return 0.0 if steps == 0 else math.inf
-        accountant = import_opacus().accountants.create_accountant(self.accountant)
+            return (0.0 if steps == 0 else math.inf), self.accountant
+        rdp = self._counted("rdp", noise, sample_rate, steps)
+        if self.accountant == "rdp" or rdp > MOST_COMPOSED:
+            return rdp, "rdp"
+        try:
+            prv = self._counted("prv", noise, sample_rate, steps)
+        except (RuntimeError, ValueError):  # its grid is too coarse for delta
+            return rdp, "rdp"
+        return (prv, "prv") if prv <= rdp else (rdp, "rdp")
+
+    def _counted(self, by: Accountant, noise: float, sample_rate: float, steps: int) -> float:
+        accountant = import_opacus().accountants.create_accountant(by)
         accountant.history = [(noise, sample_rate, steps)]
         with warnings.catch_warnings():
             # At an end of its range of orders the bound holds, but could be tighter.
@@ -121,7 +146,9 @@ class PrivacyAccounting:
         return replace(self, noise_multiplier=float(one) * math.sqrt(steps), target_epsilon=None)
 
     def resolved(self, sample_rate: float, steps: int) -> Self:
-        """The same with its noise multiplier decided: the smallest that opacus finds for ``target_epsilon``.
+        """The same with its noise multiplier decided: the smallest with which `epsilon` is at most ``target_epsilon``.
+
+        It is found by opacus' bisection, to 0.01 or a hundredth of the target.
 
         Args:
             sample_rate: probability of a row to enter a step's batch.
@@ -131,25 +158,31 @@ class PrivacyAccounting:
             UsageError: no noise is strong enough.
             UnsupportedError: opacus is not installed.
         """
-        if self.noise_multiplier is not None:
+        if self.noise_multiplier is not None or self.target_epsilon is None:
             return self
-        try:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message="Optimal order")
-                noise = import_opacus().accountants.utils.get_noise_multiplier(
-                    target_epsilon=self.target_epsilon,
-                    target_delta=self.delta,
-                    sample_rate=sample_rate,
-                    steps=steps,
-                    accountant=self.accountant,
-                    epsilon_tolerance=min(0.01, 0.01 * (self.target_epsilon or 1)),
+        target = self.target_epsilon
+
+        def epsilon_with(noise: float) -> float:
+            return replace(self, noise_multiplier=noise, target_epsilon=None).epsilon(sample_rate, steps)
+
+        low, high, spent = 0.0, 10.0, math.inf
+        while spent > target:
+            high *= 2
+            if high > MOST_NOISE:
+                raise UsageError(
+                    f"dp_sgd: no noise gives target_epsilon {target} at delta {self.delta} in {steps} steps of sample "
+                    f"rate {sample_rate:g}; the lowest that {self.accountant} finds is {spent:.3g}"
                 )
-        except ValueError as error:
-            raise UsageError(
-                f"dp_sgd: no noise gives target_epsilon {self.target_epsilon} at delta {self.delta} in {steps} steps "
-                f"of sample rate {sample_rate:g}: {error}"
-            ) from error
-        return replace(self, noise_multiplier=float(noise), target_epsilon=None)
+            spent = epsilon_with(high)
+        # Epsilon jumps where PRV is no longer asked: there the noise decides that the search has ended.
+        while target - spent > min(0.01, 0.01 * target) and high - low > 1e-9 * high:
+            middle = (low + high) / 2
+            of_middle = epsilon_with(middle)
+            if of_middle < target:
+                high, spent = middle, of_middle
+            else:
+                low = middle
+        return replace(self, noise_multiplier=high, target_epsilon=None)
 
     def noise(self) -> float:
         """The noise multiplier.

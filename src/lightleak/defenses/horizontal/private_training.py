@@ -50,8 +50,14 @@ class PrivateTraining(lightning.Callback):
         return 0.0 if self._resolved is None else self._resolved.epsilon(self.sampler.sample_rate, self.steps)
 
     def facts(self) -> dict[str, Any]:
-        """What results say of the training's privacy, JSON-ready; epsilon is None where it is infinite."""
-        epsilon, release = self.epsilon, math.inf if self._resolved is None else self._resolved.release_epsilon()
+        """What results say of the training's privacy, JSON-ready; epsilon is None where it is infinite.
+
+        ``accountant`` is the one whose epsilon it is (see `PrivacyAccounting.spent`).
+        """
+        epsilon, accountant, release = 0.0, self.defense.accountant, math.inf
+        if self._resolved is not None:
+            epsilon, accountant = self._resolved.spent(self.sampler.sample_rate, self.steps)
+            release = self._resolved.release_epsilon()
         return {
             "epsilon": epsilon if math.isfinite(epsilon) else None,
             "release_epsilon": release if math.isfinite(release) else None,
@@ -61,7 +67,7 @@ class PrivateTraining(lightning.Callback):
             "sample_rate": self.sampler.sample_rate,
             "sampling": "poisson",
             "steps": self.steps,
-            "accountant": self.defense.accountant,
+            "accountant": accountant,
         }
 
     def wrap(self, optimizer: torch.optim.Optimizer, network: nn.Module) -> torch.optim.Optimizer:

@@ -34,9 +34,8 @@ class FrameworkFilter(UpdateDefense):
     Attributes:
         extra: the extra of this package that installs the framework.
         package: import name of the framework, and name of its logger.
-        scale: factor from a mean gradient to the change of weights that the client sends, in which a filter states its
-            bounds. None: in FedAvg the local learning rate times the local steps (``point: steps``: the learning rate),
-            in FedSGD 1.
+        scale: factor from a mean gradient to the change of weights in which a filter states its bounds. None: in FedAvg
+            what a client of the framework sends, see `acting_at`; in FedSGD 1.
     """
 
     extra: ClassVar[str]
@@ -48,9 +47,9 @@ class FrameworkFilter(UpdateDefense):
         """``scale``, or 1 where it is not set."""
         return 1.0 if self.scale is None else self.scale
 
-    def acting_at(self, factor: float) -> UpdateDefense:
-        """See `UpdateDefense.acting_at`."""
-        return replace(self, scale=factor) if self.scale is None else self  # type: ignore[type-var]
+    def acting_at(self, learning_rate: float, steps: int) -> UpdateDefense:
+        """See `UpdateDefense.acting_at`; bounds are those of the change of all steps, unless `scale` is set."""
+        return replace(self, scale=learning_rate * steps) if self.scale is None else self  # type: ignore[type-var]
 
     @abstractmethod
     def filtered(self, change: Change) -> Change:
@@ -94,7 +93,12 @@ def _numpy_draws(draws: torch.Generator) -> Iterator[None]:
 
 
 class NVFlareFilter(FrameworkFilter):
-    """A filter of NVFlare on what a client sends (``task_result_filters``)."""
+    """A filter of NVFlare on what a client sends (``task_result_filters``).
+
+    A client's change of weights comes with the number of its steps (``NUM_STEPS_CURRENT_ROUND``, which NVFlare's
+    Lightning client sets). A filter divides by it, applies its bounds to the mean change of a step, and multiplies by
+    it again. Here it gets that mean change.
+    """
 
     extra: ClassVar[str] = "nvflare"
     package: ClassVar[str] = "nvflare"
@@ -104,6 +108,10 @@ class NVFlareFilter(FrameworkFilter):
     @abstractmethod
     def arguments(self) -> dict[str, Any]:
         """Arguments of the filter's class."""
+
+    def acting_at(self, learning_rate: float, steps: int) -> UpdateDefense:
+        """See `UpdateDefense.acting_at`; bounds are those of the mean change of a step, unless `scale` is set."""
+        return super().acting_at(learning_rate, 1)
 
     def filtered(self, change: Change) -> Change:
         """See `FrameworkFilter.filtered`."""
@@ -134,7 +142,9 @@ class NVFlarePercentile(NVFlareFilter):
     Attributes:
         percentile: entries whose magnitude is below this percentile become zero.
         gamma: largest magnitude of an entry that is sent.
-        scale: see `FrameworkFilter`.
+        scale: factor from a mean gradient to the change of weights that the bounds are of. Left out: in FedAvg the
+            local learning rate, as NVFlare's client sends its number of steps and the filter bounds the mean change of
+            a step; in FedSGD 1. For a client that does not send it: learning rate times local steps.
 
     Raises:
         UsageError: a value out of range.
@@ -178,7 +188,9 @@ class NVFlareSVT(NVFlareFilter):
         epsilon: budget of choosing them.
         gamma: largest magnitude of an entry that is sent.
         tau: threshold.
-        scale: see `FrameworkFilter`.
+        scale: factor from a mean gradient to the change of weights that the bounds are of. Left out: in FedAvg the
+            local learning rate, as NVFlare's client sends its number of steps and the filter bounds the mean change of
+            a step; in FedSGD 1. For a client that does not send it: learning rate times local steps.
 
     Raises:
         UsageError: a value out of range.
@@ -307,7 +319,8 @@ class FlowerClipping(FlowerMod):
 
     Attributes:
         clipping_norm: largest Euclidean norm of the change.
-        scale: see `FrameworkFilter`.
+        scale: factor from a mean gradient to the change of weights that the bound is of. Left out: in FedAvg the local
+            learning rate times the local steps (``point: steps``: the learning rate); in FedSGD 1.
 
     Raises:
         UsageError: a value out of range.
@@ -347,7 +360,8 @@ class FlowerLocalDP(FlowerMod):
         clipping_norm: largest Euclidean norm of the change.
         sensitivity: that the noise is made for.
         delta: the probability with which it may fail.
-        scale: see `FrameworkFilter`.
+        scale: factor from a mean gradient to the change of weights that the bound is of. Left out: in FedAvg the local
+            learning rate times the local steps (``point: steps``: the learning rate); in FedSGD 1.
 
     Raises:
         UsageError: a value out of range.

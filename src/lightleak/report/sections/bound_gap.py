@@ -36,7 +36,7 @@ class Game:
         delta: of the epsilons.
         release_epsilon: epsilon of the attacked release, whose batch is known; for one row added or removed.
         epsilon_rdp: epsilon of the whole training, by Rényi accounting.
-        epsilon_prv: the same by numerical composition, which is tighter.
+        epsilon_prv: the same by numerical composition, which is tighter; where RDP's is above 50, that one.
     """
 
     game: str
