@@ -50,7 +50,9 @@ def load_table(
         seed: root seed of the split.
         sensitive: columns to mark as sensitive where the schema is inferred.
         group: column that says whose row it is (a patient's number, say). It is no feature: it stays out of an inferred
-            schema, and in the frames.
+            schema, and in the frames. Rows are held out one by one, so that a group may have rows on both sides; a
+            released-model audit splits all rows anew, by group (`make_inversion_task`). `group_holdout` splits a frame
+            of your own by group.
         drop: columns that are no features, such as dates, free text and identifiers.
         missing: what to do where cells of a column whose kind is inferred are missing: ``refuse`` the table, ``impute``
             the median or the most frequent category, or make missing a ``category`` (of numbers: impute).

@@ -23,7 +23,10 @@ from lightleak.targets.spec import NetworkSpec, build_network
 logger = logging.getLogger(__name__)
 
 TOLERANCE = 1e-4
-"""float32 sums taken in another order differ by about 1e-6; one wrong row among 1,000 by about 1e-3."""
+"""float32 sums taken in another order differ by about 1e-6; one wrong row among 1,000 by about 1e-3.
+
+What a training adds to its gradient below that, such as a weak penalty of the weights in the loss, is not seen.
+"""
 
 ROUNDINGS = 4
 """Units of the last place that pass where a gradient was rounded in ways that cannot be repeated exactly."""
