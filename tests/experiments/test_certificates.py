@@ -177,7 +177,7 @@ def lines_of(config: Any) -> list[str]:
 def test_the_plan_of_numbers_that_batch_norm_normalizes_says_what_stays_open(tiny: Any) -> None:
     (line, *others) = lines_of(tiny(target__network="category_embedding", target__options={}, initial__batch_sizes=[4]))
     assert line.startswith("4 rows: every row, with proof")
-    assert others[-1] == "numbers that BatchNorm normalizes up to a shift and mostly a scale: its statistics are not shared"
+    assert others[-1] == "numbers that BatchNorm normalizes up to a shift and a scale: its statistics are not shared"
 
 
 def test_the_plan_says_what_to_expect_of_each_size(tiny: Any, tiny_fedavg: Any) -> None:

@@ -33,8 +33,8 @@ SEEN_BY_EPS = 1e-6
 """How far the mean of u^2 must stay below 1 for the variance to be guessed from it: a few times its error."""
 
 SCALE_KNOWN = 5e-5
-"""How far it must stay below 1 for the deviation to follow to 0.3%, so that a number 3 deviations from the mean is known
-to `NUMBERS_WITHIN` of one (30 batches of 8 rows: worst error 0.15% at 1e-4, 1.1% at 1e-5)."""
+"""How far it must stay below 1 for the deviation to follow to 0.3%, so that a number 3 deviations from the mean is
+known to `NUMBERS_WITHIN` of one (30 batches of 8 rows: worst error 0.15% at 1e-4, 1.1% at 1e-5)."""
 
 WHOLE_WITHIN = 0.2
 """How near to whole numbers the distances of a column of whole numbers must come out."""

@@ -190,7 +190,7 @@ def feasibility_lines(config: AuditConfig, experiment: Experiment) -> list[str]:
         found = expect(size)
         lines.append(f"{size} rows: {WORDS[found.expected]} ({found.reason})")
     if is_open:
-        lines.append("numbers that BatchNorm normalizes up to a shift and mostly a scale: its statistics are not shared")
+        lines.append("numbers that BatchNorm normalizes up to a shift and a scale: its statistics are not shared")
     faint = faint_share(trained, experiment)
     if faint >= LEAST_SHARE:
         lines.append(

@@ -73,7 +73,7 @@ def refit_numbers(
     """
     encoder = space.encoder
     columns = [j for j in range(len(encoder.schema.numerical)) if j not in space.ties]
-    spaces = {layer: found for layer, found in spaces.items() if residual.observed[layer].any()}  # a zero layer says nothing
+    spaces = {layer: found for layer, found in spaces.items() if residual.observed[layer].any()}
     if not len(residual.x) or not columns or not spaces:
         return residual, cells
     whole = [encoder.schema.numerical[j].kind is ColumnKind.INTEGER for j in columns]
