@@ -197,7 +197,7 @@ def _visible(residual: Residual, space: RowDomain) -> _Visible:
     exchanged = (torch.cdist(errors, errors) <= shows) & differ | (torch.cdist(errors, -errors) <= shows)
 
     def has(which: Tensor) -> Tensor:
-        return torch.zeros_like(adds).index_put((row[which],), torch.tensor(True))
+        return torch.zeros_like(adds).index_put((row[which],), adds.new_tensor(True))
 
     alone, unlike = adds & ~has(is_near), adds & ~has(exchanged.any(1))
     for at in (unlike & ~alone).nonzero().flatten().tolist():
@@ -218,17 +218,14 @@ def _changes_show(residual: Residual, encoder: TableEncoder, at: int, shows: Ten
     Where one would not, rows whose error vectors depend on each other may change cells together, and their sum stays.
     """
     x, labels = residual.x[at], residual.counts[at] > 0
-    changes = []
-    for block in encoder.layout.categorical:
+    codes = encoder.project(x.unsqueeze(0))[0][0].tolist()
+    changes = [x.unsqueeze(0)]
+    for block, own in zip(encoder.layout.categorical, codes, strict=True):
         one = torch.eye(block.width).to(x) / encoder.scale[block.slice]
-        own = int(encoder.project(x.unsqueeze(0))[0][0, len(changes)])
-        other = one - one[own]
         changed = x.repeat(block.width - 1, 1)
-        changed[:, block.slice] += other[torch.arange(block.width) != own]
+        changed[:, block.slice] += (one - one[own])[torch.arange(block.width) != own]
         changes.append(changed)
-    if not changes:
-        return True
-    errors = _errors_by_label(residual, torch.cat([x.unsqueeze(0), *changes]))[:, labels]
+    errors = _errors_by_label(residual, torch.cat(changes))[:, labels]
     return bool(((errors[1:] - errors[:1]).norm(dim=-1) > shows).all())
 
 
