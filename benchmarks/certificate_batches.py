@@ -227,7 +227,7 @@ def scenario(
         hidden = hidden[:1]
     if seed % 8 == 5:
         network = "all active"
-    network = "sure" if sure else network
+    network, table = ("sure", "categories") if sure else (network, table)
     most = {"exact": min(hidden), "exact_fedavg": 20}.get(attack, min(12, min(hidden)))
     model = "chain"
     if others or dropout or ntk or normalized:
@@ -321,24 +321,24 @@ def observe(case: Scenario) -> Observed:
 def made_sure(network: nn.Module, batch: pd.DataFrame, encoder: TableEncoder, rng: Draw) -> pd.DataFrame:
     """Make a network sure of labels and blind to some columns; the batch, with rows that differ in two of them alone.
 
-    Three rows of every other batch have the categories (a, u), (a, v) and (b, u), whose sum is that of (a, u) twice and
-    (b, v) without the network's errors.
+    Three rows of most batches have the categories (a, u), (a, v) and (b, u), whose sum is that of (a, u) twice and
+    (b, v).
     """
     layers = [layer for layer in network.modules() if isinstance(layer, nn.Linear)]
     columns, blocks = encoder.schema.categorical, encoder.layout.categorical
-    blinded = [k for k in range(len(columns)) if rng.random() < 0.4]
+    blinded = [k for k in range(len(columns)) if k < 2 or rng.random() < 0.2]
     with torch.no_grad():
         layers[-1].weight.mul_(10 ** rng.uniform(0.5, 3.5))
         layers[-1].bias.zero_()
         for k in blinded:
             layers[0].weight[:, blocks[k].slice] *= float(rng.choice([0.0, 0.02, 0.1]))
-        if rng.random() < 0.3:
+        if rng.random() < 0.2:
             _wake(layers[:-1])
-    if len(blinded) >= 2 and len(batch) >= 3 and rng.random() < 0.5:
+    if len(blinded) >= 2 and len(batch) >= 3 and rng.random() < 0.8:
         at = rng.permutation(len(batch))[:3]
         rows = batch.copy()
         rows.iloc[at] = rows.iloc[at[:1]].to_numpy()
-        for k, others in zip(blinded, ((0, 0, 1), (0, 1, 0)), strict=False):
+        for k, others in zip(blinded, rng.permutation([[0, 0, 1], [0, 1, 0]]), strict=False):
             rows.loc[at, columns[k].name] = np.take(columns[k].categories, others)
         batch = rows
     with torch.no_grad():
