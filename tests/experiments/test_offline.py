@@ -194,7 +194,7 @@ def test_captures_of_tables_with_other_columns_are_refused(
 ) -> None:
     save_captures(tmp_path / "captures" / "adult", sizes=(4,))
     save_captures(tmp_path / "captures" / "german", sizes=(4,), data={"name": "german"})
-    with pytest.raises(UsageError, match="of one table, got adult-.* and german-.*, which differ in 'd0' and .* more"):
+    with pytest.raises(UsageError, match=r"of one table, got adult-.* and german-.*, which differ in 'd0' and .* more"):
         attack_captures(tiny(), tmp_path / "captures", tmp_path / "run", console=silent)
     assert not (tmp_path / "run").exists()
 
