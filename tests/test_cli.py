@@ -107,6 +107,8 @@ AUDIT = ("audit", "config.yaml", "--output", "new")
         ([*AUDIT, "--attacks", "tabbleak"], "did you mean 'tableak'"),
         ([*AUDIT, "--attacks.random.tries", "3"], "attacks.random: random has no setting tries"),
         ([*AUDIT, "--data.name", "adlut"], "did you mean 'adult'"),
+        ([*AUDIT, "--data.lable", "ill"], "did you mean 'label'"),
+        ([*AUDIT, "--kind", "vertical"], "unknown setting 'capture' of kind vertical; it is one of kind updates"),
         ([*AUDIT, "--target.network", "restnet"], "did you mean 'resnet'"),
         ([*AUDIT, "--initial.batch_sizes", "[49]"], "batch_size must be at most 48 (training rows of 'synthetic')"),
         ([*AUDIT, "--device", "abacus"], "device must be auto, cpu, cuda or cuda:N, got 'abacus'"),
@@ -527,6 +529,17 @@ def test_data_describe_shows_columns_of_a_dataset_and_of_a_file(lightleak_comman
     code, _, err = lightleak_command("data", "describe", "mine.csv", "--label", "sick")
     assert code == 2
     assert_one_message(err, "sick")
+
+
+def test_data_describe_counts_the_classes_that_it_does_not_list(lightleak_command: Command) -> None:
+    frame = pd.DataFrame({"age": [20, 30, 40, 50, 60, 25] * 20, "stay": [*range(40)] * 3})
+    frame.to_csv("mine.csv", index=False)
+    out = lightleak_command("data", "describe", "mine.csv", "--label", "stay")[1]
+    assert "and 34 more" in " ".join(out.split())
+    assert "Each of the 40 numbers of the label is a class; if stay is measured, bin it" in out
+    frame.assign(stay=[f"s{i}" for i in [*range(6)] * 20]).to_csv("mine.csv", index=False)
+    out = lightleak_command("data", "describe", "mine.csv", "--label", "stay")[1]
+    assert "more" not in out and "bin it" not in out
 
 
 def test_data_describe_shows_names_as_they_are(lightleak_command: Command) -> None:

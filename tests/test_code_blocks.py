@@ -30,7 +30,7 @@ PAGES = [
 ]
 
 
-def patients(n: int = 160) -> pd.DataFrame:
+def patients(n: int = 160, diagnoses: tuple[str, ...] = ("benign", "malign")) -> pd.DataFrame:
     """The table that the pages call patients.csv: twelve columns, dates, gaps and free text among them."""
     rng = np.random.default_rng(0)
     pressure = rng.normal(120, 15, n).round()
@@ -48,7 +48,7 @@ def patients(n: int = 160) -> pd.DataFrame:
             "note": [f"patient {i} has no complaint" for i in range(n)],
             "insurance": rng.choice(["public", "private"], n),
             "visits": rng.integers(0, 9, n),
-            "diagnosis": rng.choice(["benign", "malign"], n),
+            "diagnosis": rng.choice(diagnoses, n),
         }
     )
 
@@ -59,7 +59,7 @@ def test_python_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    patients().to_csv("patients.csv", index=False)
+    patients(diagnoses=("benign", "malign", "unclear")).to_csv("patients.csv", index=False)
     for text in blocks(page, "yaml"):
         if named := NAMED_FILE.match(text):
             Path(named[1]).write_text(text)

@@ -531,6 +531,13 @@ WRONG_CALLS: list[tuple[str, Callable[[], Any], str, str]] = [
     ("a module", lambda: _audit(nn.Linear(9, 2)), "Linear", "must take encoded rows [n, 3]"),
     ("classes", lambda: _audit(nn.Linear(3, 5)), "got 5", "must return 2 logits"),
     ("no module", lambda: _audit(lambda width, classes: "net"), "got str", "must be or make an nn.Module"),
+    (
+        "a class",
+        lambda: _audit(_ByIndex),
+        "_ByIndex does not take them",
+        "takes (width, n_classes), here (3, 2)",
+    ),
+    ("a lambda", lambda: _audit(lambda: MODULE), "<lambda> does not take them", "takes (width, n_classes)"),
     ("an attack", lambda: _audit(attacks="tabbleak"), "'tabbleak'", "did you mean 'tableak'"),
     ("a batch size", lambda: _audit(batch_size=4000), "got 4000", "must be at most"),
     ("a setting", lambda: _audit(settings={"lables": "true"}), "'lables'", "did you mean 'labels'"),

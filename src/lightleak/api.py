@@ -3,8 +3,10 @@
 import io
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -400,12 +402,25 @@ def _network(model: Model, prepared: PreparedTable) -> tuple[str, str]:
     expected = "model must be or make an nn.Module, or name a network"
     if not callable(model):
         raise UsageError(f"{expected}, got {type(model).__name__}")
-    made = model if isinstance(model, nn.Module) else model(prepared.width, prepared.n_classes)
+    made = model if isinstance(model, nn.Module) else _made(model, prepared.width, prepared.n_classes)
     if not isinstance(made, nn.Module):
         raise UsageError(f"{expected}, got {type(made).__name__}")
     made, _ = with_two_logits(ClientForm.of(made, None, prepared.encoder.spread_rows(ROWS)), prepared.width)
     require_auditable(made, prepared.encoder, prepared.n_classes)
     return hand_over(made), type(made).__name__
+
+
+def _made(factory: Callable[[int, int], nn.Module], width: int, n_classes: int) -> nn.Module:
+    with suppress(ValueError):  # what is written in C may not state its arguments
+        try:
+            signature(factory).bind(width, n_classes)
+        except TypeError as error:
+            name = getattr(factory, "__name__", type(factory).__name__)
+            raise UsageError(
+                f"model must be an nn.Module, or a factory that takes (width, n_classes), here ({width}, {n_classes}); "
+                f"{name} does not take them: {error}"
+            ) from error
+    return factory(width, n_classes)
 
 
 def _observed(updates: Any) -> list[Observed]:

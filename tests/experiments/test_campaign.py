@@ -11,6 +11,7 @@ import torch
 from rich.console import Console
 
 from lightleak.attacks import ATTACKS
+from lightleak.attacks.random_baseline import RandomBaseline
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.records import to_json
 from lightleak.data.encoder import TableEncoder
@@ -202,12 +203,41 @@ def test_a_pack_that_fails_is_named_and_does_not_stop_the_others(tmp_path: Path)
         run_packs(packs, tmp_path, LocalEngine(CPU), quiet=True)
     assert str(failed.value) == (
         "2 of 4 packs failed: b-0 to b-1 (2 units): ObservationError: b is damaged; "
-        "d-0 to d-1 (2 units): ObservationError: d is damaged"
+        f"d-0 to d-1 (2 units): ObservationError: d is damaged (tracebacks: {tmp_path / 'errors.txt'})"
     )
+    traces = (tmp_path / "errors.txt").read_text()
+    assert "b-0 to b-1" in traces and "ObservationError: d is damaged" in traces and Path(__file__).name in traces
     assert isinstance(failed.value.__cause__, ObservationError)
     assert [row["unit"] for row in campaign.rows_of(["a-0", "b-0", "c-1"], tmp_path)] == ["a-0", "c-1"]
     run_packs([Toy(name) for name in "abcd"], tmp_path, LocalEngine(CPU), quiet=True)
     assert len(list((tmp_path / "units").iterdir())) == 8
+    assert not (tmp_path / "errors.txt").exists()
+
+
+def test_an_error_of_the_users_own_code_names_its_place(tmp_path: Path) -> None:
+    class Unpicklable(Exception):
+        def __init__(self, one: int, two: int) -> None:
+            super().__init__("my bug")
+
+    def fail(name: str) -> None:
+        json.loads("{") if name == "a" else None
+        raise Unpicklable(1, 2)
+
+    with pytest.raises(PackError) as failed:
+        run_packs([Toy("a", 1.0, fail), Toy("b", 1.0, fail)], tmp_path, LocalEngine(CPU), quiet=True)
+    first = fail.__code__.co_firstlineno
+    assert "JSONDecodeError: Expecting property name enclosed in double quotes" in str(failed.value)
+    assert f" at {__file__}:{first + 1}; " in str(failed.value)
+    assert f"my bug at {__file__}:{first + 2} (tracebacks" in str(failed.value)
+
+
+def test_an_attack_that_returns_too_few_reconstructions_is_named(
+    tmp_path: Path, tiny: Any, save_captures: Callable[..., list[Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [unit, *_] = [unit for unit in _stored(tiny, tmp_path, save_captures) if unit.attack == "random"]
+    monkeypatch.setattr(RandomBaseline, "run_many", lambda *_: [])
+    with pytest.raises(PackError, match="run_many of 'random' returned 0 of 1 reconstructions"):
+        run_units([unit], tmp_path / "run", LocalEngine(CPU), quiet=True)
 
 
 def test_a_damaged_capture_fails_the_packs_that_need_it(

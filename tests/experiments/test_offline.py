@@ -189,6 +189,16 @@ def test_captures_of_different_tables_are_attacked_each_by_its_own(
         assert row["loss"] == alone.loss
 
 
+def test_captures_of_tables_with_other_columns_are_refused(
+    tmp_path: Path, tiny: Any, save_captures: Save, no_attack: None, silent: Console
+) -> None:
+    save_captures(tmp_path / "captures" / "adult", sizes=(4,))
+    save_captures(tmp_path / "captures" / "german", sizes=(4,), data={"name": "german"})
+    with pytest.raises(UsageError, match=r"of one table, got adult-.* and german-.*, which differ in 'd0' and .* more"):
+        attack_captures(tiny(), tmp_path / "captures", tmp_path / "run", console=silent)
+    assert not (tmp_path / "run").exists()
+
+
 def test_captures_are_found_at_any_depth_and_alone(tmp_path: Path, save_captures: Save, finished: Path) -> None:
     first, second = save_captures(tmp_path / "deep" / "er")
     assert find_captures(tmp_path) == [first, second]

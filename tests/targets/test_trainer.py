@@ -1,6 +1,7 @@
 """A Trainer inside a larger piece of work: quiet, and Ctrl-C arrives."""
 
 import logging
+import warnings
 
 import lightning
 import pytest
@@ -8,6 +9,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from lightleak.targets.classifier import TabularClassifier
+from lightleak.targets.evaluation import DIVERGED, classification_metrics
 from lightleak.targets.trainer import LOGGERS, OneProcess, interrupts, on_device, quiet_lightning
 
 
@@ -19,6 +21,18 @@ def test_within_the_block_only_errors_are_said_and_after_it_all_is_as_before(nam
         assert not logger.isEnabledFor(logging.WARNING) and logger.isEnabledFor(logging.ERROR)
         raise ValueError("inside")
     assert logger.level == before
+
+
+def test_rare_classes_are_no_warning_and_a_diverged_network_is() -> None:
+    with warnings.catch_warnings(record=True) as caught, quiet_lightning():
+        for labels in ([1, 1], [0, 1]):
+            computed = classification_metrics(3, "val/")
+            computed.update(torch.tensor([[0.2, 0.7, 0.1]] * 2), torch.tensor(labels))
+            computed.compute()
+        computed = classification_metrics(2, "val/")
+        computed.update(torch.full((2,), torch.nan), torch.tensor([0, 1]))
+        computed.compute()
+    assert [str(one.message) for one in caught] == [f"AUROC is undefined: {DIVERGED}"]
 
 
 def test_an_interrupted_trainer_hands_ctrl_c_on() -> None:

@@ -12,6 +12,12 @@ from lightleak.cards.terminal import print_card
 from lightleak.cli.arguments import names
 from lightleak.core.errors import UsageError
 
+MOST_CLASSES = 6
+"""Classes that the description of a table lists."""
+
+MOST_CODED_CLASSES = 10
+"""Numbers that classes are often coded by, such as digits; more of them may be a measurement."""
+
 
 def list_names(parsed: argparse.Namespace, console: Console) -> None:
     """Print every name of one kind with a one-line description."""
@@ -55,6 +61,8 @@ def data_prepare(parsed: argparse.Namespace, console: Console) -> None:
 
 def data_describe(parsed: argparse.Namespace, console: Console) -> None:
     """Print columns, rows and classes of a dataset or a file."""
+    import pandas as pd
+
     from lightleak.data.codes import column_notices
     from lightleak.data.datasets import DATASETS, load_dataset
     from lightleak.data.encoder import TableEncoder
@@ -88,9 +96,14 @@ def data_describe(parsed: argparse.Namespace, console: Console) -> None:
             cells = table.train[column.name]
             values = f"{column.number_text(cells.min())} to {column.number_text(cells.max())}"
         grid.add_row(Text(column.name), str(column.kind), values)
-    classes = ", ".join(f"{c} {shares.get(c, 0):.1%}" for c in schema.label.categories[:6])
-    grid.add_row(Text(schema.label.name), "label", Text(classes))
+    classes = schema.label.categories
+    listed = [f"{c} {shares.get(c, 0):.1%}" for c in classes[:MOST_CLASSES]]
+    listed += [f"and {len(classes) - MOST_CLASSES} more"] if len(classes) > MOST_CLASSES else []
+    grid.add_row(Text(schema.label.name), "label", Text(", ".join(listed)))
     console.print(grid)
+    if len(classes) > MOST_CODED_CLASSES and pd.to_numeric(pd.Series(classes), errors="coerce").notna().all():
+        note = f"Each of the {len(classes)} numbers of the label is a class; if {schema.label.name} is measured, bin it"
+        console.print(note, soft_wrap=True, highlight=False, markup=False)
     for notice in column_notices(table.possible_codes, table.possible_identifiers):
         console.print(notice, soft_wrap=True, highlight=False, markup=False)
     card = table.card

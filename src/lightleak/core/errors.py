@@ -45,10 +45,13 @@ def placed(where: str, kind: type[UsageError] | None = None) -> Iterator[None]:
 
 
 def close_match(word: object, known: Iterable[str]) -> str:
-    """Return a hint at the known word nearest to ``word``, empty if none is near.
+    """Return a hint at the known word nearest to ``word``, one of the same letters first; empty if none is near.
 
     >>> close_match("epoch", ["batch_size", "epochs"])
     " (did you mean 'epochs'?)"
+    >>> close_match("lable", ["table", "label"])
+    " (did you mean 'label'?)"
     """
-    close = get_close_matches(str(word), list(known), n=1)
+    close = get_close_matches(str(word), list(known))
+    close.sort(key=lambda one: sorted(one) != sorted(str(word)))
     return f" (did you mean {close[0]!r}?)" if close else ""

@@ -37,8 +37,10 @@ def write_whole(path: Path, content: str | bytes | memoryview) -> None:
     try:
         partial.write_bytes(content.encode() if isinstance(content, str) else content)
         partial.replace(path)
-    except BaseException:
+    except BaseException as error:
         partial.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:  # a full disk: the write itself knows no name
+            error.filename = str(path)
         raise
 
 

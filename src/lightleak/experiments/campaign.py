@@ -26,6 +26,10 @@ LISTED = 5
 """Failed packs that an error lists."""
 
 
+ERRORS_FILE = "errors.txt"
+"""Tracebacks of the packs of a run folder that failed, until all have run."""
+
+
 class PackError(LightLeakError):
     """Packs failed; the results of all others are kept."""
 
@@ -121,7 +125,10 @@ def run_packs(
             keep_finished_units(waiting, folder)
             raise
     if failed:
-        raise _error_of(failed, len(waiting)) from failed[0].error
+        traces = ("\n".join((pack_name(one.pack), *getattr(one.error, "__notes__", [])[-1:])) for one in failed)
+        write_whole(folder / ERRORS_FILE, "\n\n".join(traces))
+        raise _error_of(failed, len(waiting), folder / ERRORS_FILE) from failed[0].error
+    (folder / ERRORS_FILE).unlink(missing_ok=True)
     shutil.rmtree(folder / SCRATCH, ignore_errors=True)
     return ids
 
@@ -148,10 +155,16 @@ def keep_finished_units(packs: Iterable[Pack], folder: Path) -> None:
         keep(Finished(pack, kept), folder)
 
 
-def _error_of(failed: Sequence[Finished], of: int) -> PackError:
-    listed = [f"{pack_name(one.pack)}: {type(one.error).__name__}: {one.error}" for one in failed[:LISTED]]
+def _error_of(failed: Sequence[Finished], of: int, traces: Path) -> PackError:
+    listed = [f"{pack_name(one.pack)}: {_words(one.error)}" for one in failed[:LISTED]]
     more = [f"and {len(failed) - LISTED} more"] if len(failed) > LISTED else []
-    return PackError(f"{len(failed)} of {of} packs failed: " + "; ".join([*listed, *more]))
+    return PackError(f"{len(failed)} of {of} packs failed: {'; '.join([*listed, *more])} (tracebacks: {traces})")
+
+
+def _words(error: Exception | None) -> str:
+    """What went wrong, and where unless the message says so on purpose."""
+    places = [] if isinstance(error, LightLeakError) else getattr(error, "__notes__", [])[-2:-1]
+    return " at ".join([f"{type(error).__name__}: {error}", *places])
 
 
 def pack_name(pack: Pack) -> str:

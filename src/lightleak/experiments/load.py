@@ -1,6 +1,7 @@
 """Reading a config of any kind."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -51,6 +52,12 @@ def parse_config(content: Mapping[str, Any], overrides: Mapping[str, Any] | None
     name = settings.get("kind", content.get("kind")) or DEFAULT_KIND
     if not isinstance(name, str) or name not in KINDS:
         raise UsageError(f"{source}: kind must be one of {', '.join(KINDS)}, got {name!r}")
+    for key in dict.fromkeys(str(one).partition(".")[0] for one in (*content, *settings)):
+        owners = [kind for kind in KINDS if key in (one.name for one in fields(KINDS[kind].config))]
+        if owners and name not in owners:
+            raise UsageError(
+                f"{source}: unknown setting {key!r} of kind {name}; it is one of kind {' and '.join(owners)}"
+            )
     return KINDS[name].config.parse(content, settings, source)
 
 

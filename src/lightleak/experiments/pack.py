@@ -7,6 +7,7 @@ the driver, the only process that writes the run folder. So a worker needs no fi
 import io
 import os
 import pickle
+import sysconfig
 import traceback
 import uuid
 from abc import ABC, abstractmethod
@@ -26,6 +27,9 @@ from lightleak.core.records import to_json
 from lightleak.core.stored import write_json
 from lightleak.experiments.unit import finished_files, unit_file
 from lightleak.targets.own import trust_network, trusted_networks
+
+PACKAGE = str(Path(__file__).parents[1])
+"""The folder of this package."""
 
 Report = Callable[[float], None]
 """Called with work done, in the measure of `Pack.cost`."""
@@ -269,10 +273,20 @@ class Knowledge:
 
 
 def portable(error: Exception) -> Exception:
-    """Return the error with its traceback as a note; another one with the same message where it cannot be pickled."""
-    error.add_note("".join(traceback.format_exception(error)))
+    """Return the error with its place and its traceback as notes; another error where it cannot be pickled."""
+    notes = _place(error), "".join(traceback.format_exception(error))
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:  # whatever its class does when it is pickled
-        return RuntimeError(f"{type(error).__name__}: {error}")
+        error = RuntimeError(f"{type(error).__name__}: {error}")
+    for note in notes:
+        error.add_note(note)
     return error
+
+
+def _place(error: Exception) -> str:
+    """Return file and line of the last call in code of the user's own; of the last call where there is none."""
+    installed = (*map(sysconfig.get_path, ("stdlib", "purelib", "platlib")), PACKAGE, "<")
+    frames = traceback.extract_tb(error.__traceback__)
+    last = ([frame for frame in frames if not frame.filename.startswith(installed)] or frames)[-1]
+    return f"{last.filename}:{last.lineno}"

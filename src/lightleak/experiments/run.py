@@ -27,11 +27,9 @@ from lightleak.experiments.redaction import dropped, redact_run
 from lightleak.experiments.results import RESULTS_FILE, write_results
 from lightleak.experiments.terminal import print_results
 from lightleak.report import build_report
+from lightleak.report.read import OFFLINE_FILE
 
 CONFIG_FILE = "config.yaml"
-
-OFFLINE_FILE = "capture.json"
-"""Names the captures that an offline attack read; a folder that holds it cannot be resumed as an audit."""
 
 INPUTS_FILE = "inputs.json"
 """Digests of the files that a config names: a run is resumed on the same table, schema and captures alone."""

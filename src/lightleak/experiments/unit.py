@@ -188,13 +188,15 @@ def run_pack(
     try:
         called = attack.on_card(device)  # what one call takes does not depend on what is free there
         with Took() as took:
-            found = called.run_many(updates, seeds, device, lambda fraction: report(fraction * cost))
+            found = list(called.run_many(updates, seeds, device, lambda fraction: report(fraction * cost)))
     except torch.OutOfMemoryError as error:
         raise LightLeakError(
             f"{attack.name} on {len(pack)} updates ran out of memory on {device}: if other programs use it, wait for "
             "them; otherwise remove packs.json from the run folder, so that a number that fits is found again, or set "
             "memory_mb of the attack"
         ) from error
+    if len(found) != len(updates):
+        raise LightLeakError(f"run_many of {attack.name!r} returned {len(found)} of {len(updates)} reconstructions")
     present = finished_files(folder)
     for unit, seen, reconstruction in zip(pack, observed, found, strict=True):
         if unit_file(folder, unit.id).name not in present:

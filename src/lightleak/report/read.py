@@ -16,10 +16,14 @@ from lightleak.core.errors import UsageError
 from lightleak.core.people import CSV_FILE, People, read_people
 from lightleak.core.records import read_record
 from lightleak.core.results import FILE_NAME, FrontierRow, Row, UpdateRow, kind_name, read_file, read_rows
+from lightleak.core.shell import shell_word
 from lightleak.core.small_groups import without_small_groups
 from lightleak.core.yaml_text import read_yaml
 
 T = TypeVar("T")
+
+OFFLINE_FILE = "capture.json"
+"""Names the captures that an offline attack read; a folder that holds it cannot be resumed as an audit."""
 
 CELL_COLUMNS = ("row", "column", "true", "reconstructed", "correct", "entropy")
 STATUS = "status"
@@ -43,6 +47,7 @@ class Run:
         config: text of ``config.yaml``; None where there is none.
         environment: ``environment.json``; empty where there is none.
         trained: ``training.json``, the scores on the test rows once the training is over; empty where there is none.
+        captures: the folder of captures that an offline attack read; None of a run that made its own.
         redact: the report names nobody, whatever the run kept.
     """
 
@@ -55,6 +60,7 @@ class Run:
     config: str | None = None
     environment: Mapping[str, Any] = field(default_factory=dict)
     trained: Mapping[str, Any] = field(default_factory=dict)
+    captures: str | None = None
     redact: bool = False
 
     @cached_property
@@ -71,6 +77,18 @@ class Run:
         """The ``title`` of the config; None where it has none or cannot be read."""
         title = self.settings.get("title")
         return title if isinstance(title, str) and title else None
+
+    @property
+    def place(self) -> str:
+        """The folder as a command names it: as it was given, since paths in its config start where that was."""
+        return str(self.path if self.path.name not in ("", "..") else self.path.resolve())
+
+    def again(self, config: str | None = None) -> str:
+        """Return the beginning of the command that makes such a run, from the config in its folder or another."""
+        file = shell_word(config or f"{self.place}/config.yaml")
+        if self.captures is None:
+            return f"lightleak {'tune' if self.kind == 'tuning' else 'audit'} {file}"
+        return f"lightleak attack {file} --capture {shell_word(self.captures)}"
 
     @property
     def left_out(self) -> Mapping[str, Any]:
@@ -142,6 +160,7 @@ def load_run(path: Path, name: str | None = None) -> Run:
         config=config.read_text(encoding="utf-8") if config.is_file() else None,
         environment=_read_mapping(path / "environment.json"),
         trained=_read_mapping(path / "training.json"),
+        captures=_read_mapping(path / OFFLINE_FILE).get("capture"),
     )
     kinds = {row.KIND for row in rows}
     if len(kinds) > 1:

@@ -102,6 +102,8 @@ def quiet_lightning() -> Iterator[None]:
     with loggers_at(logging.ERROR, *LOGGERS), warnings.catch_warnings():
         # Loader workers and log intervals, which one tensor in memory does not need.
         warnings.filterwarnings("ignore", module="lightning")
+        # Rare classes: a fact of the table. That a network has diverged is said.
+        warnings.filterwarnings("ignore", "AUROC (is undefined: all rows are of one class|leaves out)")
         yield
 
 

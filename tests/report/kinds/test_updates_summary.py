@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from lightleak.experiments.load import load_config
+from lightleak.report import build_report
 from lightleak.report.blocks import Page
 from lightleak.report.budget import NOTHING_FOLLOWS
 from lightleak.report.format import interval, of_hundred
@@ -75,8 +76,8 @@ def test_the_command_that_finds_out_is_one_that_runs(tmp_path: Path, plain, summ
     (folder / "config.yaml").write_text("data: {name: german}\ntarget: {network: mlp}\nattacks: {random: {}}\n")
     command, _, report = summary(folder).defenses.partition("run: ")[2].partition(" lightleak report ")
     program, verb, config, flag, defense, _, output = shlex.split(command)
-    assert (program, verb, flag, output) == ("lightleak", "audit", "--defense", f"{name}-noise")
-    assert shlex.split(report)[:2] == [name, output]
+    assert (program, verb, flag, output) == ("lightleak", "audit", "--defense", f"{folder}-noise")
+    assert shlex.split(report)[:2] == [str(folder), output]
     found = load_config(tmp_path / config, {"defense": yaml.safe_load(defense)})
     assert found.defense.name == "gaussian_noise" and found.defense.options == {"scale": 0.01}
 
@@ -91,9 +92,29 @@ def test_what_proves_alone_is_compared_with_what_recovers_without_proof(
     config = {"data": {"name": "german"}, "target": {"network": "mlp"}, "protocol": {"name": protocol}}
     (folder / "config.yaml").write_text(yaml.safe_dump(config | {"attacks": {proof: {}}}))
     command = shlex.split(summary(folder).defenses.partition("run: ")[2].partition(" lightleak report")[0])
-    assert command[5:] == ["--attacks.audit_max", "{}", "--output", "plain-noise"]
+    assert command[5:] == ["--attacks.audit_max", "{}", "--output", f"{folder}-noise"]
     found = load_config(tmp_path / command[2], {"attacks.audit_max": {}, "defense": yaml.safe_load(command[4])})
     assert list(found.attacks) == [proof, "audit_max"]
+
+
+def test_the_command_names_the_folder_as_it_was_given(tmp_path: Path, plain, summary, monkeypatch) -> None:
+    folder = plain()
+    monkeypatch.chdir(tmp_path.parent)
+    given = folder.relative_to(tmp_path.parent)
+    said = summary(given).defenses
+    assert f"lightleak audit {given}/config.yaml " in said and f"--output {given}-noise" in said
+    monkeypatch.chdir(folder)
+    assert f"lightleak audit {folder}/config.yaml " in summary(Path()).defenses
+
+
+def test_captures_made_elsewhere_are_not_trained_anew(plain, summary) -> None:
+    folder = plain()
+    (folder / "capture.json").write_text(json.dumps({"capture": "/from/elsewhere"}))
+    said = summary(folder)
+    assert "lightleak audit" not in said.defenses
+    assert "capture updates of a training with a defense where these were captured" in said.defenses
+    again = "lightleak attack config.yaml --capture /from/elsewhere --output again"
+    assert again in build_report(folder).read_text()
 
 
 def test_a_run_with_a_defense_names_the_run_without_one(plain, defended, summary) -> None:
@@ -290,8 +311,8 @@ def test_a_defense_is_judged_where_every_attack_was_run(plain, defended, summary
     (noised / "results.json").write_text(json.dumps(alone))
     said = summary(first, noised)
     assert said.defenses.strip().startswith("No conclusion is drawn:")
-    assert "lightleak audit noisy/config.yaml --attacks.audit_max '{}' --output noisy-more" in said.defenses
-    assert "lightleak report plain noisy-more" in said.defenses
+    assert f"lightleak audit {noised}/config.yaml --attacks.audit_max '{{}}' --output {noised}-more" in said.defenses
+    assert f"lightleak report {first} {noised}-more" in said.defenses
 
 
 def test_an_attack_below_guessing_is_seen_to_be(plain, rewritten, summary) -> None:

@@ -354,7 +354,8 @@ def test_the_next_command_attacks_a_sample_of_the_epoch_without_proof(covered, p
     raw = json.loads((folder / "results.json").read_text())
     raw["rows"] = [row | {"attack": "exact"} for row in raw["rows"] if row["attack"] == "tableak"]
     (folder / "results.json").write_text(json.dumps(raw))
-    assert "--attacks.audit_max '{}' --capture.sample.audit_max 20 --output covered-noise" in page_of(folder).text
+    expected = f"--attacks.audit_max '{{}}' --capture.sample.audit_max 20 --output {folder}-noise"
+    assert expected in page_of(folder).text
 
 
 SAFER = replace(ALL, proven=12, proven_numbers=12, recovered=0, not_recovered=708)

@@ -61,7 +61,10 @@ class DistributionComparison(PropertyAttack):
                 raise ObservationError(f"kinds asks for {kind}; the observation holds {recorded}")
         n, m = len(observation.ids), self.config.sample_size
         if self.config.estimator != MIXTURE and n < m:
-            raise ObservationError(f"a query draws sample_size {m} records; the observation has {n}")
+            raise ObservationError(
+                f"a query draws sample_size {m} records; the observation has {n}: set sample_size to a part of them, "
+                f"such as {max(1, n // 4)}"
+            )
         require_distinct_rows(observation.auxiliary, LEAST_ROWS, "distribution comparison")
 
     def run(

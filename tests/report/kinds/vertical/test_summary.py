@@ -37,9 +37,11 @@ def rows(errors: tuple[float, ...], defense: str = "none", **changes: Any) -> li
     return [VerticalRow(seed=seed, estimated_fraction=0.66 + error, **values) for seed, error in enumerate(errors)]
 
 
-def page_of_rows(*found: list[VerticalRow], redact: bool = False) -> Page:
+def page_of_rows(*found: list[VerticalRow], redact: bool = False, captures: str | None = None) -> Page:
     rows = tuple(row for some in found for row in some)
-    return vertical.page([Run("run", Path("."), "vertical", rows)], redact)
+    by_run = {name: tuple(row for row in rows if row.run == name) for name in dict.fromkeys(row.run for row in rows)}
+    runs = [Run(name, Path("all", name), "vertical", of, captures=captures) for name, of in by_run.items()]
+    return vertical.page(runs, redact)
 
 
 def words(*found: list[VerticalRow], redact: bool = False) -> str:
@@ -112,9 +114,12 @@ def test_what_is_learned_is_compared_with_own_columns() -> None:
     assert "(C1) could learn the share" in found and "“sex=Male”" in found
     assert "within 2 points on average (95% interval 0.0 to 4.5)" in found
     assert "combinations" not in found and "No defense was tried" in found
-    assert "lightleak audit run/config.yaml --defenses" in found
+    assert "lightleak audit all/run/config.yaml --defenses" in found
     spaced = words(rows(GOOD, run="my run"))
-    assert "lightleak audit 'my run/config.yaml' --defenses" in spaced and "--output 'my run-defended'" in spaced
+    assert (
+        "lightleak audit 'all/my run/config.yaml' --defenses" in spaced and "--output 'all/my run-defended'" in spaced
+    )
+    assert "lightleak audit" not in render(page_of_rows(rows(GOOD), captures="/from/elsewhere"))
     known = means(rows(GOOD))
     assert "The party with the labels (C1), or whoever breaks into it. No other party has to help." in known
     assert "40 people of whom it knows whether they have the property" in known and "Attack budget: ProVFL-B" in known

@@ -111,7 +111,11 @@ def units_on_captures(
     Args:
         config: the attacks.
         captures: by name the update, and what observes it with its truth.
+
+    Raises:
+        UsageError: they are of different tables, whose results would be summarized as one.
     """
+    require_one_table({name: update.encoder for name, (update, _) in captures.items()})
     units = []
     for attack, changed in config.attacks.items():
         options = with_label_setting(config, attack, changed)
@@ -124,6 +128,28 @@ def units_on_captures(
             }
             units.append(Unit(f"{attack}-{name}", attack, options, observe, facts, config.seed, keeps_people=True))
     return units
+
+
+def require_one_table(encoders: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise `UsageError` where two captures, by name, are of tables with other columns or kinds of columns."""
+    tables = {name: _columns(state) for name, state in encoders.items()}
+    first, *others = tables or ("",)
+    for other in others:
+        pair = tables[first], tables[other]
+        if pair[0] != pair[1]:
+            differing = [name for name in {**pair[0], **pair[1]} if pair[0].get(name) != pair[1].get(name)]
+            raise UsageError(
+                f"captures must be of one table, got {first} and {other}, which differ in {differing[0]!r}"
+                f"{f' and {len(differing) - 1} more columns' if differing[1:] else ''}; attack each table's captures "
+                "into a run folder of its own"
+            )
+
+
+def _columns(encoder: Mapping[str, Any]) -> dict[str, str]:
+    """Kind of every column of a captured schema, by name; categories and bounds may be those of other rows."""
+    schema = encoder.get("schema", {})
+    columns = [*schema.get("columns", ()), *([schema["label"]] if "label" in schema else ())]
+    return {column["name"]: column["kind"] for column in columns}
 
 
 def fresh_clients(config: AuditConfig, experiment: Experiment) -> FreshClients | FreshFedAvgClients:
