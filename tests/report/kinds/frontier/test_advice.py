@@ -247,6 +247,20 @@ def test_nothing_is_recommended_without_a_reference_or_a_network_that_has_learne
         assert recommend(frontier).outcome == outcome
 
 
+def test_of_a_network_that_has_learned_nothing_no_cost_is_shown_as_certain() -> None:
+    """Two trainings that name the commonest label agree exactly; nothing was lost, as there was nothing to lose."""
+    same = {"majority": 0.412, "auroc": (0.59, 0.55)}
+    plain, clipped = (rows(name, around(0.9), (0.412, 0.412), **same) for name in ("none", "clipping"))
+    (frontier,) = compare([*plain, *clipped, *GUESSES])
+    found = recommend(frontier)
+    assert found.outcome == "none protects" and "What a defense costs cannot be judged" in found.sentence
+    cost = found.tested[0].change("accuracies")
+    assert cost and cost.ends == pytest.approx((-(1 - 0.05**0.5), 1 - 0.05**0.5))
+    able = rows("none", around(0.9), (0.8, 0.81), **same)
+    (frontier,) = compare([*able, *clipped, *GUESSES])
+    assert "cannot be judged" not in recommend(frontier).sentence
+
+
 def test_accuracies_are_compared_on_the_trainings_that_are_shared() -> None:
     lucky = [row for row in rows("sign", around(0.5), (0.80, 0.81, 0.84)) if row.attack != "none" or row.seed == 2]
     found = advised(lucky, rows("clipping", around(0.5), (0.82, 0.83, 0.86)))
