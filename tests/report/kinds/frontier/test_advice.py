@@ -206,6 +206,12 @@ def test_terminal_json_and_report_say_the_same() -> None:
     assert tested["leakage"]["n"] == 8 and tested["accuracy"]["mean"] == pytest.approx(0.83)
 
 
+def test_the_terminal_shows_both_ends_of_an_interval() -> None:
+    """Half a width would put 100% plus and minus 22 above what is possible."""
+    (table,) = frontier_tables({"rows": [row.to_dict() for row in (*rows("none", [1.0] * 5), *GUESSES)]})
+    assert table.cells[0][3:5] == ["85.0% 82-88", "100.0% 54-100"]
+
+
 @pytest.mark.parametrize(
     ("name", "attacks", "left_out", "is_adaptive"),
     [
