@@ -189,8 +189,13 @@ def gains(reached: Mapping[str, float], reference: Mapping[str, float]) -> dict[
 
 
 def most_gained(reached: Mapping[str, float], reference: Mapping[str, float]) -> list[str]:
-    """Return the names that a sentence mentions: those with the largest positive differences to the reference."""
-    return [name for name, gain in list(gains(reached, reference).items())[:MOST_NAMED] if gain and gain > 0]
+    """Return the names that a sentence mentions: those with the largest positive differences to the reference.
+
+    >>> most_gained({"age": 0.9, "gene 1, expr": 0.8, "sex": 0.5}, {"age": 0.1, "gene 1, expr": 0.5, "sex": 0.5})
+    ['age', '“gene 1, expr”']
+    """
+    named = [name for name, gain in list(gains(reached, reference).items())[:MOST_NAMED] if gain and gain > 0]
+    return [f"“{name}”" if "," in name else name for name in named]
 
 
 def pairs_by_name(

@@ -182,6 +182,23 @@ def test_one_interval_that_allows_for_the_choice_stands_wherever_the_worst_situa
     assert any(line[1].endswith(interval(shown)) for line in found.lines)
 
 
+def test_of_equal_situations_the_one_with_more_messages_leads_and_no_interval_is_named_without_one(
+    plain, rewritten, summary
+) -> None:
+    folder = rewritten(plain(batch_sizes=(8, 32)), exact_match_rate=lambda row: 1.0, cell_accuracy=lambda row: 1.0)
+    results = json.loads((folder / "results.json").read_text())
+    results["rows"] = [row for row in results["rows"] if row["batch_size"] == 8 or row["batch_index"] == 0]
+    (folder / "results.json").write_text(json.dumps(results))
+    found = summary(folder)
+    assert "a message made from 8 records" in found.text and "6 messages at the start of training" in found.text
+    results["rows"] = [row for row in results["rows"] if row["batch_index"] == 0]
+    (folder / "results.json").write_text(json.dumps(results))
+    single = summary(folder)
+    assert "(1 message at the start of training, the worst of 2 situations; no interval)" in single.text
+    worst = exposures(load_run(folder))[0]
+    assert words("attempts", worst, None) == "1 message; no interval follows from one"
+
+
 def test_the_table_has_every_situation_of_every_run(plain, defended, summary) -> None:
     first = plain(batch_sizes=(8, 32, 128), epochs=2)
     found = summary(first, defended(first, 0.5, "a"), defended(first, 0.4, "b"))

@@ -25,8 +25,11 @@ from lightleak.report.sections.people import (
     stands_out,
     strongest,
     worst_group,
+    worst_words,
 )
 from lightleak.report.sections.tested import Findings
+
+SINGLED_OUT = "a recovered record that fits nobody else; a guess counts if its categories alone fit one person"
 
 
 def group(category: str, n: int, proven: int, recovered: int | None = None) -> Group:
@@ -88,7 +91,7 @@ def test_the_first_page_is_about_people(covered, page_of) -> None:
         "recover 21 more without proof",
         "proven at least once",
         "guessed records that fit exactly one person",
-        "Singling out a recovered record that fits nobody else 94.4 92.5 to 95.9 0 0.0 to 1.9 0.3",
+        f"Singling out {SINGLED_OUT} 94.4 92.5 to 95.9 0 0.0 to 1.9 0.3",
         "Linkage two proven records of one person: takes two epochs not measured",
         "sex = female: 99.1 of 100 proven",
         "measurably more than the 95 of all; picked among 2 groups, which is taken into account",
@@ -112,7 +115,7 @@ def test_the_section_lists_every_attack_with_its_wrong_proofs_and_means(covered,
 
 def test_each_risk_has_its_control_baseline_interval_and_sample_size(covered, outline) -> None:
     text = outline(render(Page("", "", [people_section([load_run(covered(ALL))])]))).text
-    assert "Singling out a recovered record that fits nobody else 94.4 92.5 to 95.9 n = 720 0 0.0 to 1.9 n =" in text
+    assert f"Singling out {SINGLED_OUT} 94.4 92.5 to 95.9 n = 720 0 0.0 to 1.9 n =" in text
     assert "Linkage two proven records of one person: takes two epochs not measured not measured not measured" in text
 
 
@@ -138,7 +141,7 @@ def test_the_share_of_each_group_is_drawn_over_the_training_with_intervals(cover
 def test_records_of_an_attack_without_certificates_are_not_called_people(covered, page_of) -> None:
     first = page_of(covered(WITHOUT_PROOF)).text.partition("Records in a message")[0]
     assert "Of 100 people or records" in first
-    assert "per 100 records, not people: a recovered record that fits nobody else 94.4" in first
+    assert f"per 100 records, not people: {SINGLED_OUT} 94.4" in first
     assert "Of 100 people By attack" in page_of(covered(ALL, name="proofs")).text
 
 
@@ -311,11 +314,21 @@ def test_a_small_group_is_not_called_the_most_exposed() -> None:
             "No group of at least 20 people more than all together: 95",
         ),
         ((group("female", 10, 9),), "No group of people was compared: none that this report shows has 20 people."),
-        ((), "No group of people was compared: the table has no sensitive column of several groups."),
+        (
+            (),
+            "No group of people was compared: the table has no sensitive column of several groups (set sensitive in "
+            "its schema).",
+        ),
     ],
 )
 def test_the_first_page_names_no_group_where_none_is_more_exposed(covered, page_of, groups, said: str) -> None:
     assert f"Most exposed {said}" in page_of(covered(replace(ALL, groups=groups))).text
+
+
+def test_a_redacted_report_blames_small_groups_only_where_there_was_a_sensitive_column() -> None:
+    merged = replace(ALL, groups=(), merged_below=10)
+    assert merged.inference and "none that this report shows has 20 people" in worst_words(merged)
+    assert "no sensitive column of several groups" in worst_words(replace(merged, inference=None))
 
 
 def test_without_proofs_the_most_exposed_group_is_the_one_recovered_most(covered, page_of) -> None:

@@ -30,6 +30,8 @@ UNKNOWN = " (no attack of this run knows it)"
 OPTIMIZES, SAMPLE = "audit_max", 20
 """Attack that also recovers rows without proof, and updates of an epoch that it is run on, at half a minute each."""
 
+NOT_LEARNED = "without a defense, the network is not measurably better than the commonest label (in AUROC, than a coin)"
+
 Outcome = Literal[
     "protects",
     "none protects",
@@ -57,6 +59,7 @@ class Recommendation:
         cheapest: the point that protects and costs least (`cheapest_first`).
         ties: other protecting points of which neither accuracy nor AUROC is measurably lower.
         guaranteed: the cheapest point with a bound that limits anything, whether or not it protects.
+        has_learned: whether the network without a defense has learned anything that a defense could cost.
     """
 
     outcome: Outcome
@@ -64,6 +67,7 @@ class Recommendation:
     cheapest: Point | None = None
     ties: tuple[Point, ...] = ()
     guaranteed: Point | None = None
+    has_learned: bool = True
 
     @property
     def undecided(self) -> tuple[Point, ...]:
@@ -83,8 +87,7 @@ class Recommendation:
             "weak attacks": "No recommendation: the attacks had less than their published budget, or exact inversion "
             "was run alone.",
             "no reference": "No recommendation: nothing was measured without a defense.",
-            "not learned": "No recommendation: without a defense, the network is no better than the commonest label "
-            "(in AUROC, a coin), so that no defense can cost anything (train longer).",
+            "not learned": f"No recommendation: {NOT_LEARNED}, so that no defense can cost anything (train longer).",
             "not measured": "No recommendation: no defense was both trained with and attacked.",
             "no leakage": "No defense is needed against these attacks on single messages: without one, none does "
             "better than guessing.",
@@ -94,7 +97,9 @@ class Recommendation:
             f"{len(self.undecided)} of {len(self.tested)} tested it is open.",
         }
         if self.cheapest is None:
-            return said[self.outcome]
+            is_known = self.has_learned or self.outcome == "not learned"
+            cost = "" if is_known else f" What a defense costs cannot be judged: {NOT_LEARNED} (train longer)."
+            return said[self.outcome] + cost
         names = [one.name + ("" if one.is_adaptive else UNKNOWN) for one in self.ties]
         tied = f" Not measurably dearer: {', '.join(names)}." if names else ""
         cost = "accuracy and AUROC lost, added" if self.cheapest.aurocs else "accuracy lost"
@@ -187,7 +192,8 @@ def recommend(frontier: Frontier) -> Recommendation:
     elif none.protection == "protects":
         outcome = "no leakage"
     if outcome != "protects":
-        return Recommendation(outcome, tested, guaranteed=guaranteed)
+        has_learned = none is None or none.has_learned
+        return Recommendation(outcome, tested, guaranteed=guaranteed, has_learned=has_learned)
     best, *others = frontier.protecting
     ties = tuple(point for point in others if not costs_more(point, best))
     return Recommendation(outcome, tested, best, ties, best if best.is_bounded else guaranteed)

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -72,7 +72,7 @@ class Point(Group[FrontierRow]):
     @cached_property
     def accuracy(self) -> Estimate | None:
         """Test accuracy over seeds."""
-        return estimate(self.accuracies.values())
+        return _mean(self.accuracies.values(), lowest=0.0)
 
     @property
     def has_learned(self) -> bool:
@@ -90,7 +90,7 @@ class Point(Group[FrontierRow]):
     @cached_property
     def auroc(self) -> Estimate | None:
         """Area under the ROC curve over seeds."""
-        return estimate(self.aurocs.values())
+        return _mean(self.aurocs.values(), lowest=0.0)
 
     @cached_property
     def attacks(self) -> tuple[Group[FrontierRow], ...]:
@@ -189,7 +189,7 @@ class Point(Group[FrontierRow]):
         over `ENOUGH_PAIRS` clients, if it is at most `WIDEST`, no attack was weak, and every attack on the undefended
         point was run here as well (`is_tested`).
         """
-        found = [_judged(differences(attack.by(unit_of, "cell_accuracy"), self.guesses)) for attack in self.attacks]
+        found = [_mean(differences(attack.by(unit_of, "cell_accuracy"), self.guesses)) for attack in self.attacks]
         if any(one is not None and one.is_above for one in found) or any(map(self.recovers_rows, self.attacks)):
             return "leaks"
         if self.exposed or (self.proven and self.proven.share > 0):
@@ -231,7 +231,7 @@ class Point(Group[FrontierRow]):
     @cached_property
     def leakage(self) -> Estimate | None:
         """`cells` minus guessing, paired by client; negative where guessing does better."""
-        return difference(self.recovered, self.guesses)
+        return _mean(differences(self.recovered, self.guesses))
 
     @cached_property
     def gains(self) -> Paired:
@@ -305,15 +305,15 @@ class Point(Group[FrontierRow]):
         if self.baseline is None:
             return None
         found = differences(self.recovered, self.baseline.recovered)
-        return bounded(found, -1.0, 1.0, comparisons) if comparisons else estimate(found)
+        return bounded(found, -1.0, 1.0, comparisons) if comparisons else _mean(found)
 
     def change(self, scores: Scores) -> Estimate | None:
         """What it changes in its scores against no defense, paired by seed."""
-        return difference(getattr(self, scores), getattr(self.baseline, scores)) if self.baseline else None
+        return _mean(differences(getattr(self, scores), getattr(self.baseline, scores))) if self.baseline else None
 
     def lost(self, scores: Scores) -> Estimate | None:
         """What it loses of them, paired by seed."""
-        return difference(getattr(self.baseline, scores), getattr(self, scores)) if self.baseline else None
+        return _mean(differences(getattr(self.baseline, scores), getattr(self, scores))) if self.baseline else None
 
     def to_dict(self, comparisons: int) -> dict[str, Any]:
         """Return how the recommendation judges it, JSON-ready; ``at_most`` holds for so many points at once."""
@@ -401,9 +401,9 @@ def _clients(point: Point | None) -> Mapping[str, int]:
     return {name: max(len(one.by(unit_of, "cell_accuracy")) for one in same) for name, same in by_name.items()}
 
 
-def _judged(values: Sequence[float]) -> Estimate | None:
-    """Mean with the interval that decides: without width where enough clients agree, as where an attack guesses."""
-    return estimate(values) if len(values) >= ENOUGH_PAIRS else bounded(values, -1.0, 1.0)
+def _mean(values: Collection[float], lowest: float = -1.0) -> Estimate | None:
+    """Mean with its interval, which has no width only where enough clients or trainings agree."""
+    return estimate(values) if len(values) >= ENOUGH_PAIRS else bounded(values, lowest)
 
 
 def _is_narrow(value: Estimate | None) -> bool:

@@ -10,7 +10,7 @@ from lightleak.core.grouping import by_key
 from lightleak.core.results import ALL, ReleasedRow
 from lightleak.report.compare import apart, attacks, differing, fixed, group_rows
 from lightleak.report.format import joined
-from lightleak.report.intervals import Estimate, difference, estimate
+from lightleak.report.intervals import Estimate, difference, estimate, proportion
 from lightleak.report.kinds.released_entries import Entry, bridge_name, search_name, setting_words, title_of
 from lightleak.report.kinds.released_scores import Attack, of_equal
 
@@ -78,6 +78,18 @@ class Scenario:
     def chance(self) -> Estimate | None:
         """What naming a class at random reaches."""
         return Estimate(1 / self.n_classes) if self.n_classes else None
+
+    @property
+    def is_judged_at_chance(self) -> bool:
+        """Whether real rows are recognized not measurably better than by `chance`, so that no recognition shows much.
+
+        The interval is that of the held-out private rows of one training; without their number the mean decides.
+        """
+        if self.real_rows is None or self.chance is None:
+            return False
+        real, sizes = self.real_rows.mean, [n for one in self.entries if (n := one.size("private_test_rows"))]
+        least = proportion(real, min(sizes)).low if sizes else real
+        return least is not None and least <= self.chance.mean
 
     @cached_property
     def quality(self) -> Estimate | None:

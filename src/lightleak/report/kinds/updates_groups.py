@@ -232,9 +232,9 @@ class Exposure:
         return bounded(self.cells.values())
 
     @property
-    def order(self) -> tuple[float, float, int]:
-        """By how much is at risk: share of records, share of single values, number of records."""
-        return self.risk.mean, self.values.mean if self.values else 0.0, self.batch_size or 0
+    def order(self) -> tuple[float, float, int, int]:
+        """By how much is at risk: share of records and of single values; of equals, by how much was measured."""
+        return self.risk.mean, self.values.mean if self.values else 0.0, self.n, self.batch_size or 0
 
     @property
     def worse(self) -> "Exposure":

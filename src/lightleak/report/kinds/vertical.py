@@ -123,13 +123,9 @@ def _answers(found: Findings) -> dict[str, str]:
 
 def _most_learned(found: Findings) -> list[VerticalGroup]:
     """The combinations of company and trait that the first page shows, the most telling first."""
-    others = sorted((group for group in found.best if group is not found.main), key=_learned_mean, reverse=True)
-    return [group for group in (found.main, *others) if group][:MOST_PLACES]
-
-
-def _learned_mean(group: VerticalGroup) -> float:
-    learned = group.learned()
-    return learned.mean if learned else -group.sorted_by
+    others = (group for group in found.best if group is not found.main)
+    most_first = sorted(others, key=lambda group: group.learned_mean, reverse=True)
+    return [group for group in (found.main, *most_first) if group][:MOST_PLACES]
 
 
 def _summary_chart(found: Findings) -> Figure:

@@ -1,6 +1,5 @@
 """What stands out of vertical runs: where most was learned from the exchange, and what defenses change and cost."""
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -105,10 +104,8 @@ class Findings:
 
     @cached_property
     def main(self) -> VerticalGroup | None:
-        """The one of `leaking` that learned most from the exchange, else of all the closest; None without truth."""
-        if self.leaking:
-            return max(self.leaking, key=lambda group: statistics.fmean(group.values("learned")))
-        return min(self.best, key=lambda group: group.sorted_by, default=None)
+        """Of `leaking`, else of all, the one that learned most from the exchange; None without truth."""
+        return max(self.leaking or self.best, key=lambda group: group.learned_mean, default=None)
 
     @cached_property
     def honest(self) -> VerticalGroup | None:

@@ -110,9 +110,21 @@ class VerticalGroup(Group[VerticalRow]):
     def learned(self, comparisons: int = 1) -> Estimate | None:
         """What was learned from the exchange: how much closer than own columns alone, paired by seed.
 
-        The interval holds for that many groups at once (Bonferroni), to name the best of them.
+        The interval holds for that many groups at once (Bonferroni), to name the best of them. It stays between minus
+        the attack's error and the error of own columns alone, each at the upper end of its own interval.
         """
-        return bounded(self.values("learned"), -1.0, 1.0, comparisons)
+        found = bounded(self.values("learned"), -1.0, 1.0, comparisons)
+        if found is None or found.low is None or found.high is None or self.own_error is None or self.error is None:
+            return found
+        error, own = (end if end is not None else 1.0 for end in (self.error.high, self.own_error.high))
+        low, high = max(found.low, min(-error, found.mean)), min(found.high, max(own, found.mean))
+        return replace(found, low=low, high=high)
+
+    @property
+    def learned_mean(self) -> float:
+        """What was learned on average, to sort by; where own columns alone were not measured, minus the error."""
+        learned = self.learned()
+        return learned.mean if learned else -self.sorted_by
 
     def leaks(self, comparisons: int = 1) -> bool:
         """Whether something was measurably learned: more than own columns tell, and than the answer `HALF`."""

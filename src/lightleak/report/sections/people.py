@@ -108,7 +108,9 @@ def people_figure(people: People, guessed: Rate | None = None) -> Figure:
     plot = Plot(f"Share of {n} people over the {unit}", x, SHARES, [*bands, *layers], rules, grid="y", height=250)
     entries = [(style, words) for words, style, _ in reversed(lines)]
     named = (
-        "people recovered by guessing without an update" if guessed else "guessed records that fit exactly one person"
+        "people recovered by guessing without an update, in every value"
+        if guessed
+        else "guessed records that fit exactly one person"
     )
     entries += [(BASELINE_STYLE, named)] if guess else []
     return Figure(draw(plot), legend=Legend(entries))
@@ -135,8 +137,11 @@ def risk_lines(people: People) -> list[RiskLine]:
     if people.linkage and not people.linked:
         linked += ": nothing was proven"
     fits = "" if people.has_certificates else "per 100 records, not people: "
+    # The attack has to name the right person by all values; a guess is counted by more lenient rules.
+    has_guess = people.singling_out is not None and people.singling_out.baseline is not None
+    guessed = "; a guess counts if its categories alone fit one person" if has_guess else ""
     named = (
-        ("Singling out", f"{fits}a recovered record that fits nobody else", people.singling_out),
+        ("Singling out", f"{fits}a recovered record that fits nobody else{guessed}", people.singling_out),
         ("Linkage", linked, people.linked),
         ("Inference", secret + (f": the largest gain of {of} columns" if of > 1 else ""), people.inference),
     )
@@ -174,8 +179,8 @@ def worst_words(people: People) -> str:
     """Return what is said of the most exposed group."""
     group = worst_group(people)
     if group is None:
-        why = "the table has no sensitive column of several groups"
-        if people.groups or people.merged_below:
+        why = "the table has no sensitive column of several groups (set sensitive in its schema)"
+        if people.groups or (people.merged_below and people.inference):
             why = f"none that this report shows has {FEWEST} people"
         return f"No group of people was compared: {why}."
     of_all = people.proven_rate if group.recovered is None else people.exposed

@@ -206,6 +206,12 @@ def test_terminal_json_and_report_say_the_same() -> None:
     assert tested["leakage"]["n"] == 8 and tested["accuracy"]["mean"] == pytest.approx(0.83)
 
 
+def test_the_terminal_shows_both_ends_of_an_interval() -> None:
+    """Half a width would put 100% plus and minus 22 above what is possible."""
+    (table,) = frontier_tables({"rows": [row.to_dict() for row in (*rows("none", [1.0] * 5), *GUESSES)]})
+    assert table.cells[0][3:5] == ["85.0% 82-88", "100.0% 54-100"]
+
+
 @pytest.mark.parametrize(
     ("name", "attacks", "left_out", "is_adaptive"),
     [
@@ -245,6 +251,20 @@ def test_nothing_is_recommended_without_a_reference_or_a_network_that_has_learne
         undefended = rows("none", around(0.8), majority=majority)
         (frontier,) = compare([*undefended, *GUESSES, *rows("sign", around(0.5), majority=majority)])
         assert recommend(frontier).outcome == outcome
+
+
+def test_of_a_network_that_has_learned_nothing_no_cost_is_shown_as_certain() -> None:
+    """Two trainings that name the commonest label agree exactly; nothing was lost, as there was nothing to lose."""
+    same = {"majority": 0.412, "auroc": (0.59, 0.55)}
+    plain, clipped = (rows(name, around(0.9), (0.412, 0.412), **same) for name in ("none", "clipping"))
+    (frontier,) = compare([*plain, *clipped, *GUESSES])
+    found = recommend(frontier)
+    assert found.outcome == "none protects" and "What a defense costs cannot be judged" in found.sentence
+    cost = found.tested[0].change("accuracies")
+    assert cost and cost.ends == pytest.approx((-(1 - 0.05**0.5), 1 - 0.05**0.5))
+    able = rows("none", around(0.9), (0.8, 0.81), **same)
+    (frontier,) = compare([*able, *clipped, *GUESSES])
+    assert "cannot be judged" not in recommend(frontier).sentence
 
 
 def test_accuracies_are_compared_on_the_trainings_that_are_shared() -> None:

@@ -102,7 +102,7 @@ def test_intervals_are_drawn_where_they_are_known() -> None:
 
 
 def test_a_wide_interval_does_not_push_the_points_together() -> None:
-    steady = made("none", 0, (0.9, 0.9), (0.8, 0.8)) + made("noise", 1, (0.8, 0.8), (0.7, 0.7))
+    steady = made("none", 0, (0.9, 0.901), (0.8, 0.8)) + made("noise", 1, (0.8, 0.801), (0.7, 0.7))
     wild = made("sign", 2, (0.75, 0.95), (0.1, 1.0))
     places = []
     for rows in (steady, steady + wild):

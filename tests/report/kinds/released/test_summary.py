@@ -142,6 +142,14 @@ def test_repeated_public_records_are_pointed_out(kept: int, is_repeated: bool) -
     assert GIVES_AWAY in found and ("so they are repeated: 2 of the measures" in found) is is_repeated
 
 
+@pytest.mark.parametrize(("real", "is_judged"), [(0.4, True), (0.06, False), (None, True)])
+def test_a_judge_that_does_not_know_real_records_shows_nothing(real: float | None, is_judged: bool) -> None:
+    """Of 400 real records 24 are recognized where 20 are by chance."""
+    found = made([row | {"real_rows_accuracy": real} for row in PLGMI], entries=(entry("plgmi"),))
+    assert "(95% interval 77.0 to 87.0); naming a group at random is right for 5." in found
+    assert ("so nothing can be concluded from what it recognizes" in found) is not is_judged
+
+
 @pytest.mark.parametrize("real", [0.4, None])
 def test_real_records_are_drawn_where_they_were_judged(real: float | None) -> None:
     assert ("real records" in made([row | {"real_rows_accuracy": real} for row in PLGMI])) is (real is not None)

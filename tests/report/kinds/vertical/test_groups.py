@@ -96,6 +96,17 @@ def test_the_interval_of_what_was_learned_allows_for_the_choice() -> None:
     assert group.leaks() and not group.leaks(40)
 
 
+def test_no_more_is_learned_than_own_columns_leave_open() -> None:
+    """Whoever answers exactly what its own columns tell cannot have come closer by more than these were off."""
+    same = compare(
+        result(seed, estimated_fraction=0.5, own_columns_error=own, true_fraction=0.5 - own)
+        for seed, own in enumerate((0.015, 0.012, 0.022))
+    )[0]
+    learned = same.learned(2)
+    assert learned and same.own_error and same.error and same.error.high and not same.leaks()
+    assert learned.ends == pytest.approx((-same.error.high, same.own_error.high))
+
+
 def test_runs_pool_where_seeds_differ_and_stand_apart_where_they_do_not() -> None:
     pooled = compare([result(0), result(1, run="b")])
     assert [len(group.rows) for group in pooled] == [2] and pooled[0].variant == ""
@@ -154,6 +165,9 @@ def test_what_learned_most_is_told_first() -> None:
     assert own.error and leaking.error and own.error.mean < leaking.error.mean
     assert Findings([own, leaking]).main is leaking
     assert Findings([own]).main is own
+    # An answer that own columns give as well is closer to the truth than what may have learned something.
+    perhaps = compare(near([0.3, -0.1, 0.2]))[0]
+    assert not perhaps.leaks() and Findings([own, perhaps]).main is perhaps
     assert Findings([]).main is None
 
 

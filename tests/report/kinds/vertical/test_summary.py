@@ -160,12 +160,13 @@ def test_of_many_chances_one_that_looks_learned_is_not_called_so() -> None:
     others = [rows((0.1, 0.11, 0.12), own_columns_error=0.1, property_name=f"a={k}") for k in range(19)]
     found = words(lucky, *others)
     assert "was not shown to learn the share of the other company's customers with “sex=Male”" in found
-    assert "in 0 of 20 combinations" in found
+    assert "Most exposed Nothing is named: in none of 20 combinations of company and trait was" in found
 
 
 def test_an_estimate_close_to_the_truth_that_own_columns_give_as_well_is_not_learned() -> None:
     found = words(rows((0.001, -0.001, 0.0012), own_columns_error=0.001))
     assert "was not shown to learn the share" in found and "could learn" not in found
+    assert "Most exposed Nothing is named: it was not shown that something was learned from the exchange." in found
 
 
 def test_what_is_measurably_worse_than_own_columns_is_not_called_chance() -> None:

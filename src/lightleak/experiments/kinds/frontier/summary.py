@@ -1,5 +1,6 @@
 """The frontier as a table on the terminal."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -26,14 +27,14 @@ COLUMNS = (
 
 
 def frontier_tables(results: Mapping[str, Any]) -> Iterator[Lines]:
-    """A line per point, with half the width of 95% intervals."""
+    """A line per point, with 95% intervals."""
     frontiers = compare_raw(results["rows"])
     if not frontiers:
         return
     spent = budget(one for frontier in frontiers for point in frontier.points for one in point.rows)
     said = [
         "epsilon: of the training / of one update whose batch is known; cells: share that an attack recovers; leak: "
-        f"cells minus guessing, in points; *: Pareto-best. {spent.sentence}"
+        f"cells minus guessing, in points; *: Pareto-best; with 95% intervals, rounded outwards. {spent.sentence}"
     ]
     lacking = (one for each in frontiers for one in each.points if one.first.no_guarantee)
     reasons = by_key(lacking, lambda point: point.first.no_guarantee).items()
@@ -52,22 +53,22 @@ def _cells(frontier: Frontier, point: Point) -> list[str]:
         "*" if standing is not None and standing.is_best else "",
         point.name,
         " / ".join(granted if set(granted) != {DASH} else [DASH]),
-        _with_half_width(point.accuracy),
-        _with_half_width(point.cells),
+        _share(point.accuracy),
+        _share(point.cells),
         points(point.leakage),
     ]
 
 
-def _with_half_width(value: Estimate | None) -> str:
-    """A share and half the width of its interval in points.
+def _share(value: Estimate | None) -> str:
+    """A share and its interval, in whole points, as a line has 80 columns.
 
-    >>> _with_half_width(Estimate(0.729, 5, 0.72, 0.738)), _with_half_width(Estimate(0.5)), _with_half_width(None)
-    ('72.9% ± 0.9', '50.0%', '–')
+    >>> _share(Estimate(0.729, 5, 0.722, 0.738)), _share(Estimate(1.0, 5, 0.549, 1.0)), _share(Estimate(0.5))
+    ('72.9% 72-74', '100.0% 54-100', '50.0%')
     """
-    if value is None:
-        return "–"
-    half = "" if value.low is None or value.high is None else f" ± {50 * (value.high - value.low):.1f}"
-    return percent(value.mean) + half
+    ends = ""
+    if value is not None and value.low is not None and value.high is not None:
+        ends = f" {math.floor(100 * max(value.low, 0.0))}-{math.ceil(100 * min(value.high, 1.0))}"
+    return percent(value) + ends
 
 
 SCHEMA_VERSION = 1
