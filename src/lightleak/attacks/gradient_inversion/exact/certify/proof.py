@@ -28,6 +28,10 @@ from lightleak.data.encoder import TableEncoder
 OWN_PART = 1e-3
 """Part of what a changed cell would make of the first layer's gradient that what is left of it may amount to."""
 
+BENT = 30.0
+"""What is left of the gradient times this is what a row's own error must change by where it changes a category: a batch
+that changes so leaves more than is left. Of rows that are almost without error, other parts of it are smaller."""
+
 CLAIMS_APART = 100.0
 """Tolerances of the row space's test by which two claimed rows must differ to be two."""
 
@@ -201,7 +205,7 @@ def _visible(residual: Residual, space: RowDomain) -> _Visible:
 
     alone, unlike = adds & ~has(is_near), adds & ~has(exchanged.any(1))
     for at in (unlike & ~alone).nonzero().flatten().tolist():
-        unlike[at] = _changes_show(residual, encoder, at, shows)
+        unlike[at] = _changes_show(residual, encoder, at)
     return _Visible(alone, unlike)
 
 
@@ -212,7 +216,7 @@ def _errors_by_label(residual: Residual, x: Tensor) -> Tensor:
     return residual.network.error_of_rows(0, residual.network.forward(x), each_label, residual.n_rows)
 
 
-def _changes_show(residual: Residual, encoder: TableEncoder, at: int, shows: Tensor) -> bool:
+def _changes_show(residual: Residual, encoder: TableEncoder, at: int) -> bool:
     """Whether another category in any one column of a row would change its error vector, under each of its labels.
 
     Where one would not, rows whose error vectors depend on each other may change cells together, and their sum stays.
@@ -226,7 +230,7 @@ def _changes_show(residual: Residual, encoder: TableEncoder, at: int, shows: Ten
         changed[:, block.slice] += (one - one[own])[torch.arange(block.width) != own]
         changes.append(changed)
     errors = _errors_by_label(residual, torch.cat(changes))[:, labels]
-    return bool(((errors[1:] - errors[:1]).norm(dim=-1) > shows).all())
+    return bool(((errors[1:] - errors[:1]).norm(dim=-1) > BENT * residual.left[0].norm()).all())
 
 
 def _told_apart(residual: Residual) -> Tensor:
