@@ -39,7 +39,7 @@ def write_whole(path: Path, content: str | bytes | memoryview) -> None:
         partial.replace(path)
     except BaseException as error:
         partial.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno and error.filename is None:  # a full disk: the write itself knows no name
+        if isinstance(error, OSError) and error.errno and error.filename is None:  # a full disk: a write knows no name
             error.filename = str(path)
         raise
 
