@@ -310,6 +310,14 @@ def test_a_withdrawal_is_judged_by_an_attacker_who_inverts_it() -> None:
     assert "The attacker is assumed to know which defense is used" in means(rows((0.01, -0.009, 0.011)), known)
 
 
+def test_a_defense_that_helps_where_nothing_was_learned_is_said_to_concern_errors_alone() -> None:
+    said = "Nothing was shown to be learned from the exchange that a defense could keep from it"
+    assert said not in words(rows(CLOSE), rows(FAR, WITHDRAWN))
+    as_close = {"own_columns_error": 0.018}
+    found = words(rows(CLOSE, **as_close), rows(FAR, WITHDRAWN, own_columns_error=0.4))
+    assert "was not shown to learn the share" in found and "helps: an attacker" in found and said in found
+
+
 def test_own_columns_that_beat_the_defended_attack_count() -> None:
     """Under the defense the attack is 20 points off, and own columns alone are 3 off throughout."""
     own = {"own_columns_error": 0.03}
