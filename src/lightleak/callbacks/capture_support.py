@@ -84,7 +84,7 @@ def check_strategy(strategy: Strategy, processes: int, at: GradientState) -> Non
 
 
 def is_continued(trainer: lightning.Trainer) -> bool:
-    """Whether a further ``fit`` of the same Trainer goes on where its last one ended, in this process."""
+    """Whether a further ``fit`` of the same Trainer continues where its last one ended, in this process."""
     return trainer.global_step > 0 and trainer.ckpt_path is None
 
 
