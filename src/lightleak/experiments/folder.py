@@ -190,5 +190,5 @@ def _is_whole_archive(file: Path) -> bool:
             return archive.testzip() is None
     except FileNotFoundError:
         return True
-    except (BadZipFile, EOFError, zlib.error, NotImplementedError):  # the last: damage that reads as another compression
+    except (BadZipFile, EOFError, zlib.error, NotImplementedError):  # the last by damage that reads as a compression
         return False

@@ -187,7 +187,7 @@ def _visible(residual: Residual, space: RowDomain) -> _Visible:
     shows = residual.left[0].norm() / (OWN_PART * least_exchange(space, network.first_input))
     each = _errors_by_label(residual, residual.x)
     claimed, seen = counts > 0, each.norm(dim=-1) > shows
-    # A row of a class that the network is sure of adds nothing: if one is claimed, it may be one more copy of any other.
+    # A row of a class that the network is sure of adds nothing: if one is claimed, it may be a copy of any other row.
     adds = (seen if bool((claimed & ~seen).any()) else seen | ~claimed).all(1)
     row, label = claimed.nonzero(as_tuple=True)
     errors = each[row, label]  # of one copy of each row under each of its labels
