@@ -1,9 +1,12 @@
 """The way in from Python: a DataFrame and any module to a report, configs as the command reads them."""
 
+import html
 import json
 import logging
+import re
 import subprocess
 import sys
+from ast import literal_eval
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,7 @@ from lightleak.core.errors import LightLeakError, UnsupportedError, UsageError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
 from lightleak.experiments.clients import FreshClients, Population
+from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.load import load_config
 from lightleak.targets import NetworkSpec, own
 from lightleak.targets.own import hand_over
@@ -100,6 +104,14 @@ def test_the_weights_of_the_module_are_what_is_attacked(audit: Audit, data: Prep
     network = chain(data.width, data.n_classes)
     exact = audit(network, attacks=["exact"])
     assert (exact.rows["exact_match_rate"] == 1.0).all() and (exact.rows["certified_share"] == 1.0).all()
+    page = html.unescape(exact.report.read_text())
+    assert "lightleak audit" not in page and page.count("make the same call in Python with another output folder") == 2
+    advised = re.search(r"settings=({[^<]*}})</code>", page)
+    assert (
+        advised
+        and AuditConfig.parse({"data": {"name": "adult"}}, literal_eval(advised[1]), "settings").defense.name
+        == "gaussian_noise"
+    )
     with torch.no_grad():
         network[0].weight.zero_()
         network[0].bias.fill_(-1.0)  # no unit is ever reached: nothing of a row is left in its gradient

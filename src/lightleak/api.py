@@ -23,6 +23,7 @@ from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.people import load_people, read_people, risks_table
 from lightleak.core.private_files import private_files
+from lightleak.core.registry import MEMORY
 from lightleak.core.results import kind_name
 from lightleak.data.column import MissingPolicy
 from lightleak.data.described_inputs import describe_inputs
@@ -45,7 +46,7 @@ from lightleak.experiments.terminal import print_results
 from lightleak.experiments.unit import Observed
 from lightleak.report.build import FILE_NAME as REPORT_FILE
 from lightleak.targets.client_form import ClientForm
-from lightleak.targets.own import MEMORY, hand_over, is_own, trust_network
+from lightleak.targets.own import hand_over, is_own, trust_network
 from lightleak.targets.own_check import ROWS, require_auditable
 from lightleak.targets.single_logit import with_two_logits
 from lightleak.targets.spec import NETWORKS

@@ -10,6 +10,9 @@ from lightleak.core.plugins import PLUGINS
 
 T = TypeVar("T")
 
+MEMORY = "own:"
+"""Begins the name of a table or network that was handed over in memory; no entry and no package has such a name."""
+
 
 class Registry(Generic[T]):
     """Objects of one kind by name.

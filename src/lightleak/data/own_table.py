@@ -5,10 +5,8 @@ import hashlib
 import pandas as pd
 
 from lightleak.core.errors import UsageError
+from lightleak.core.registry import MEMORY
 from lightleak.data.table import Table
-
-PREFIX = "own:"
-"""Begins the name of a table that was handed over; no dataset has a colon in its name."""
 
 DIGEST_LENGTH = 10
 """Hexadecimal digits of a table's digest in its name: 40 bits, for the few that a process meets."""
@@ -26,7 +24,7 @@ def hand_over_table(table: Table) -> str:
         digest.update(pd.util.hash_pandas_object(part, index=False).to_numpy().tobytes())
     for column, cells in table.imputed.items():
         digest.update(column.encode() + cells.tobytes())
-    name = f"{PREFIX}{table.card.name}-{digest.hexdigest()[:DIGEST_LENGTH]}"
+    name = f"{MEMORY}{table.card.name}-{digest.hexdigest()[:DIGEST_LENGTH]}"
     _KNOWN[name] = table
     return name
 

@@ -15,6 +15,7 @@ from lightleak.core.csv_text import without_escape
 from lightleak.core.errors import UsageError
 from lightleak.core.people import CSV_FILE, People, read_people
 from lightleak.core.records import read_record
+from lightleak.core.registry import MEMORY
 from lightleak.core.results import FILE_NAME, FrontierRow, Row, UpdateRow, kind_name, read_file, read_rows
 from lightleak.core.shell import shell_word
 from lightleak.core.small_groups import without_small_groups
@@ -82,6 +83,14 @@ class Run:
     def place(self) -> str:
         """The folder as a command names it: as it was given, since paths in its config start where that was."""
         return str(self.path if self.path.name not in ("", "..") else self.path.resolve())
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether its table or network was handed over in a Python session, where no command finds it."""
+        data = self.settings.get("data")
+        names = [row.get("target") for row in self.raw.get("rows") or ()]
+        names += [data.get("name")] if isinstance(data, Mapping) else []
+        return any(str(name).startswith(MEMORY) for name in names)
 
     def again(self, config: str | None = None) -> str:
         """Return the beginning of the command that makes such a run, from the config in its folder or another."""

@@ -19,10 +19,8 @@ from torch.nn.parameter import is_lazy
 
 from lightleak.core.arguments import require_kind
 from lightleak.core.errors import UnsupportedError, UsageError
-from lightleak.data.own_table import DIGEST_LENGTH, PREFIX
-
-MEMORY = PREFIX
-"""Begins the name of a network that was handed over in memory, as that of a table; no package has this name."""
+from lightleak.core.registry import MEMORY
+from lightleak.data.own_table import DIGEST_LENGTH
 
 NAMED = 3
 """Parameters that an error lists: enough to see which they are."""

@@ -8,6 +8,7 @@ from lightleak.callbacks.capture_store import list_captures, load_update
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import LightLeakError, ObservationError, UsageError, placed
 from lightleak.core.observations import ClientUpdate
+from lightleak.core.registry import MEMORY
 from lightleak.core.seeds import numpy_generator
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.image_scale import is_image_state
@@ -40,7 +41,7 @@ from lightleak.experiments.training import (
 from lightleak.experiments.unit import StoredUpdate, Unit
 from lightleak.protocols.records import load_truth
 from lightleak.protocols.replay import require_replay
-from lightleak.targets.own import MEMORY, trust_network
+from lightleak.targets.own import trust_network
 from lightleak.targets.spec import NetworkSpec
 
 
