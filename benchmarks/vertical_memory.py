@@ -82,7 +82,7 @@ def vertical_rows(table: Table) -> tuple[VerticalRows, VerticalRows, np.ndarray]
     """Both parts dealt to two parties, and which training rows have the property."""
     encoder = TableEncoder(table.schema)
     with stage("two parties of columns"):
-        positions, widths = party_positions(encoder.layout, partition_columns(table.schema, 2))
+        positions, widths = party_positions(encoder.layout, partition_columns(table.schema, ratio=[1, 1]))
     parts = []
     for frame in (table.train, table.test):
         with stage(f"bits of {len(frame)} rows, dealt out"):

@@ -123,7 +123,7 @@ def adult_rows() -> VerticalRows:
         inputs = (torch.rand(N_ROWS, sum(WIDTHS), generator=draw) < 0.13).float()
         return VerticalRows(inputs, torch.randint(2, (N_ROWS,), generator=draw), torch.arange(N_ROWS), WIDTHS)
     encoder = TableEncoder(table.schema, "onehot").fit(table.train)
-    positions, widths = party_positions(encoder.layout, partition_columns(table.schema, 2))
+    positions, widths = party_positions(encoder.layout, partition_columns(table.schema, ratio=[1, 1]))
     inputs, labels = encoder.encode(table.train)[:, positions], encoder.encode_labels(table.train)
     repeated = torch.arange(N_ROWS) % len(labels)
     return VerticalRows(inputs[repeated], labels[repeated], torch.arange(N_ROWS), widths)

@@ -19,7 +19,6 @@ from lightleak.core.errors import DataError, UsageError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
-from lightleak.data.partition import partition_iid
 from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.protocols.client_training import LocalTraining
 from lightleak.protocols.federated_data import FederatedData
@@ -30,6 +29,8 @@ from lightleak.targets import NetworkSpec
 from lightleak.targets.classifier import TabularClassifier
 
 N_CLIENTS, N_SAMPLED = 6, 4
+PARTITION = [list(range(client, 42, N_CLIENTS)) for client in range(N_CLIENTS)]
+"""42 rows: seven for each client, whose second batch has three."""
 HARD = {"hidden": [6], "dropout": 0.3, "norm": "batch"}
 LOCAL = LocalTraining(epochs=2, batch_size=4, learning_rate=0.1, momentum=0.5)
 
@@ -55,10 +56,7 @@ def fit(encoder: TableEncoder, rows: TensorDataset) -> Fit:
     ) -> FederatedAveraging:
         spec = NetworkSpec("mlp", 2, encoder.layout, HARD)
         module = FederatedAveraging(spec, **({"training": LOCAL, "seed": 3} | settings))
-        # 42 rows: seven for each client, whose second batch has three.
-        data = FederatedData(
-            rows, partition_iid(42, N_CLIENTS, seed=0), clients_per_round=N_SAMPLED, seed=1, validation=rows
-        )
+        data = FederatedData(rows, PARTITION, clients_per_round=N_SAMPLED, seed=1, validation=rows)
         quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
         options = {"accelerator": "cpu", "max_epochs": 3, "callbacks": callbacks} | quiet | (trainer or {})
         lightning.Trainer(**options).fit(module, datamodule=data, ckpt_path=ckpt_path)
@@ -88,12 +86,11 @@ def test_captures_are_what_the_clients_sent(encoder: TableEncoder, fit: Fit, row
     callback = capture(encoder, per_round=3)
     fit(callback)
     assert [c.update.facts.epoch for c in callback.captured] == [0, 0, 0, 2, 2, 2]
-    partition = partition_iid(42, N_CLIENTS, seed=0)
     for taken in callback.captured:
         update, truth = taken.update, taken.truth
         assert isinstance(truth, RecordedClient)
         assert require_replay(update, truth) == 0.0
-        assert torch.equal(truth.inputs, rows.tensors[0][partition[taken.rank]])
+        assert torch.equal(truth.inputs, rows.tensors[0][PARTITION[taken.rank]])
         assert torch.equal(update.batch_labels[0], truth.labels[truth.order])
         assert (update.kind, update.state, update.facts.n_clients, update.facts.n_rows) == ("delta", "raw", 1, 7)
         assert (update.facts.epochs, update.facts.batch_size, update.facts.local_steps) == (2, 4, 4)

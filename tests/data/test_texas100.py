@@ -52,7 +52,7 @@ def test_from_the_files_to_a_trained_split_network(tmp_path: Path) -> None:
     assert len(table.schema.columns) == WIDTH and table.schema.n_classes == 100
     assert Property("feature_12", "1").mask(table.train).sum() == table.train["feature_12"].sum() > 0
     encoder = TableEncoder(table.schema, "minmax")
-    positions, widths = party_positions(encoder.layout, partition_columns(table.schema, 2))
+    positions, widths = party_positions(encoder.layout, partition_columns(table.schema, ratio=[1, 1]))
     train, test = (rows_of(frame, encoder, positions, widths) for frame in (table.train, table.test))
     assert train.inputs.dtype == torch.uint8 and sum(widths) == WIDTH and abs(widths[0] - widths[1]) == 1
     whole = {(*row, int(label) - 1) for row, label in zip(bits.tolist(), labels, strict=True)}

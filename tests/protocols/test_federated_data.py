@@ -8,7 +8,6 @@ import torch
 from torch.utils.data import TensorDataset
 
 from lightleak.core.errors import DataError, UsageError
-from lightleak.data.partition import partition_iid
 from lightleak.protocols.federated_data import FederatedData, RoundSampler
 
 N_ROWS = 40
@@ -19,7 +18,8 @@ def rows(n: int = N_ROWS) -> TensorDataset:
 
 
 def data(n_clients: int = 8, **changes: Any) -> FederatedData:
-    return FederatedData(rows(), **({"partition": partition_iid(N_ROWS, n_clients, seed=0), "seed": 5} | changes))
+    partition = [range(client, N_ROWS, n_clients) for client in range(n_clients)]
+    return FederatedData(rows(), **({"partition": partition, "seed": 5} | changes))
 
 
 def drawn(of: FederatedData, n_rounds: int, start: int = 0) -> list[list[int]]:

@@ -143,8 +143,7 @@ class TableDataModule(lightning.LightningDataModule):
         encoder: a fitted encoder of the table's schema.
         batch_size: rows per training batch.
         validation_fraction: share of the training rows held out for validation; 0: none.
-        rows: the training rows of one client (`lightleak.data.partition`), as indices into ``table.train``; default:
-            all.
+        rows: the training rows of one client, as indices into ``table.train``; default: all.
         drop_last: leave out a last training batch that is smaller than the others.
         seed: root seed of the validation split and of the order of the batches.
 

@@ -66,7 +66,7 @@ class FederatedData(lightning.LightningDataModule):
 
     Args:
         train: inputs ``[n, d]`` and labels ``[n]`` of all clients.
-        partition: the rows of each client (`lightleak.data.partition`), as indices into ``train``.
+        partition: the rows of each client, as indices into ``train``.
         clients_per_round: how many clients are drawn in every round, or, as a float, which share of them (one at
             least).
         seed: root seed of the draws.
