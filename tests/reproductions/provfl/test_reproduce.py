@@ -265,6 +265,15 @@ def test_two_worlds(quick, tmp_path, monkeypatch):
         run(replace(table, cells=cells), tmp_path / "other", data_folder=quick)
 
 
+def test_a_score_needs_games_of_both_worlds():
+    answers = ((0, 0), (0, 1), (1, 1), (1, 1))
+    games = [{"world": world, "answer": answer, "seed": i // 2} for i, (world, answer) in enumerate(answers)]
+    score = studies._score(games)
+    assert (score.mean, score.n) == (0.75, 2)
+    with pytest.raises(UsageError, match="each world needs a training, got 0 and 2"):
+        studies._score(games[2:])
+
+
 def test_companions_are_attacks():
     for name in grid.COMPANIONS:
         PROPERTY_ATTACKS.get(name)()

@@ -1,9 +1,6 @@
-"""How well two fractions can be distinguished: Theorem 1's upper bound, and what was measured (ProVFL Sec. V-B)."""
+"""How well two fractions can be distinguished at most: Theorem 1 (ProVFL Sec. V-B)."""
 
 import math
-from collections.abc import Sequence
-
-import numpy as np
 
 from lightleak.core.errors import UsageError
 
@@ -41,27 +38,3 @@ def distinguishing_accuracy_bound(posterior: float, prior: float, gap: float, n_
         return 1.0
     ratio = gap * (posterior - prior) / (prior * (1 - posterior))
     return (1 + math.sqrt(-math.expm1(-n_results * math.log1p(ratio)))) / 2
-
-
-def distinguishing_accuracy(low: Sequence[float], high: Sequence[float]) -> float:
-    """Share of estimates on the right side of the best threshold, both fractions weighing the same, in [0.5, 1].
-
-    The threshold is chosen on the same estimates, so that few of them flatter the attack.
-
-    >>> distinguishing_accuracy([0.31, 0.28, 0.45], [0.52, 0.44, 0.49]) > 0.8
-    True
-
-    Args:
-        low: estimates where the fraction was the smaller one.
-        high: estimates where it was the greater one.
-
-    Raises:
-        UsageError: one of the two is empty.
-    """
-    if not (len(low) and len(high)):
-        raise UsageError(f"both fractions need an estimate, got {len(low)} and {len(high)}")
-    below, above = np.sort(np.asarray(low, dtype=float)), np.sort(np.asarray(high, dtype=float))
-    thresholds = np.concatenate([below, above])
-    right_below = np.searchsorted(below, thresholds, side="right") / len(below)
-    right_above = 1 - np.searchsorted(above, thresholds, side="right") / len(above)
-    return max(0.5, float(((right_below + right_above) / 2).max()))

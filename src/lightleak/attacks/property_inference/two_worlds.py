@@ -1,30 +1,8 @@
-"""Which of two fractions? The game shadow-model attacks play, and what it takes to compare others in it (Table VII)."""
+"""Which of two fractions? The game that shadow-model attacks play, and how ProVFL-B plays it (Table VII)."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Sequence
 
 from lightleak.core.errors import UsageError
-from lightleak.core.summary import wilson
-
-Seen = TypeVar("Seen")
-
-
-@dataclass(frozen=True)
-class TwoWorldScore:
-    """How often an attack named the right one of two worlds.
-
-    Attributes:
-        accuracy: right answers over trainings; 0.5 is chance where both worlds are seen equally often.
-        low: lower end of its 95% interval (Wilson).
-        high: upper end.
-        n: trainings.
-    """
-
-    accuracy: float
-    low: float
-    high: float
-    n: int
 
 
 def check_worlds(worlds: Sequence[float]) -> None:
@@ -44,27 +22,3 @@ def nearest_world(fraction: float, worlds: Sequence[float]) -> int:
     """
     check_worlds(worlds)
     return int(abs(fraction - worlds[1]) < abs(fraction - worlds[0]))
-
-
-def two_world_accuracy(
-    decide: Callable[[Seen], int], world_0: Sequence[Seen], world_1: Sequence[Seen]
-) -> TwoWorldScore:
-    """Share of trainings whose world ``decide`` names; it gets one observation at a time and never the world.
-
-    Args:
-        decide: observation to 0 or 1, e.g. ``lambda seen: nearest_world(attack.run(seen).fraction, worlds)``.
-        world_0: observations of trainings at the first fraction.
-        world_1: observations of trainings at the second.
-
-    >>> two_world_accuracy(lambda seen: int(seen > 5), [1, 2, 9], [7, 8, 6]).accuracy
-    0.8333333333333334
-
-    Raises:
-        UsageError: a world without a training.
-    """
-    if not (world_0 and world_1):
-        raise UsageError(f"each world needs a training, got {len(world_0)} and {len(world_1)}")
-    right = [decide(seen) == 0 for seen in world_0] + [decide(seen) == 1 for seen in world_1]
-    n, accuracy = len(right), sum(right) / len(right)
-    low, high = wilson(accuracy, n)
-    return TwoWorldScore(accuracy, max(0.0, low), min(1.0, high), n)

@@ -12,7 +12,8 @@ import torch
 
 from lightleak.attacks.property_inference.norms import NORMS, record_norms
 from lightleak.attacks.property_inference.shadow_models import ShadowConfig, ShadowModels, TaskKnowledge
-from lightleak.attacks.property_inference.two_worlds import nearest_world, two_world_accuracy
+from lightleak.attacks.property_inference.two_worlds import nearest_world
+from lightleak.core.errors import UsageError
 from lightleak.core.grouping import by_key
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.core.stored import write_json, write_whole
@@ -213,8 +214,10 @@ def _score(games: Rows) -> Summary:
     """
     if not games:
         return summarize([])
-    played = [[row for row in games if row["world"] == world] for world in (0, 1)]
-    accuracy = two_world_accuracy(lambda row: int(row["answer"]), *played).accuracy
+    numbers = [sum(row["world"] == world for row in games) for world in (0, 1)]
+    if not all(numbers):
+        raise UsageError(f"each world needs a training, got {numbers[0]} and {numbers[1]}")
+    accuracy = sum(row["answer"] == row["world"] for row in games) / len(games)
     seeds = {row["seed"] for row in games}
     low, high = wilson(accuracy, len(seeds))
     return Summary(accuracy, math.sqrt(accuracy * (1 - accuracy)), len(seeds), max(0.0, low), min(1.0, high))
