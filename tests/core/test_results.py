@@ -1,6 +1,7 @@
 """Typed rows of results.json: every golden file is read, written back unchanged, and accepted by the schema."""
 
 import json
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,13 @@ from lightleak.core.results import (
     read_results,
     read_row,
     read_rows,
-    results_schema,
     row_kinds,
 )
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("*.json"))
+DOCS = Path(__file__).parents[2] / "docs"
+SCRIPT = runpy.run_path(str(DOCS / "site" / "results_schema.py"))
+PAGE, results_schema = SCRIPT["PAGE"], SCRIPT["results_schema"]
 KINDS = (UpdateRow, VerticalRow, ReleasedRow, FrontierRow, TrialRow, ValueRow)
 EXAMPLES: dict[str, dict[str, Any]] = {
     "updates": {"attack": "tableak"},
@@ -113,6 +116,11 @@ def test_every_declared_field_and_score_is_described_by_the_schema(kind: type[Ro
     assert set(kind.METRICS) <= set(found)
     undescribed = [name for name, entry in found.items() if "description" not in entry]
     assert set(undescribed) <= {"kind", *kind.METRICS}
+
+
+def test_the_committed_schema_is_current() -> None:
+    written = json.loads((DOCS / PAGE).read_text("utf-8"))
+    assert written == json.loads(json.dumps(results_schema())), "run `python -m lightleak.cards`"
 
 
 def test_kinds_are_found_by_their_names_and_earlier_names() -> None:

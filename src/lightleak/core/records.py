@@ -1,4 +1,4 @@
-"""Frozen dataclasses as JSON: one reader, one writer and one schema, all driven by the annotations.
+"""Frozen dataclasses as JSON: one reader and one writer, both driven by the annotations.
 
 A field is optional if it has a default. ``null``, an absent key and a number that is not finite all mean "unknown" and
 read as that default; a value of another type, or one out of range, is an error that names file, row and key. Further
@@ -10,12 +10,10 @@ Annotations that can be read: ``str``, ``int``, ``float``, ``bool``, ``Any``, ``
 
 import dataclasses
 import math
-import re
 import types
 from collections.abc import Hashable, Mapping
 from dataclasses import MISSING, dataclass
 from functools import cache
-from inspect import getdoc
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from lightleak.core.errors import UsageError
@@ -28,12 +26,9 @@ LONGEST_QUOTE = 80
 ROUNDING = 1e-6
 """How far a number may lie outside its range: sums of floats do not end exactly at 1."""
 
-_ENTRY = re.compile(r"^ {4}(\w+): (.*(?:\n {8}\S.*)*)", re.MULTILINE)
-"""One entry of the section ``Attributes`` of a class's docstring, with its further lines."""
-
 
 @dataclass(frozen=True)
-class _Field:
+class RecordField:
     """One field of a record: where it stands in the JSON and what it may hold."""
 
     name: str
@@ -88,7 +83,7 @@ def read_record(kind: type[T], raw: Any, where: str, **given: Any) -> T:
     if not isinstance(raw, Mapping):
         raise UsageError(f"{where}: expected a mapping, got {quoted(raw)}")
     values = dict(given)
-    for one in _fields(cast(Hashable, kind)):
+    for one in record_fields(cast(Hashable, kind)):
         if one.name not in given:
             place = f"{where}, key {one.key!r}"
             value = _value(one.annotation, raw.get(one.key), place)
@@ -109,7 +104,7 @@ def read_float(raw: Any, low: float | None, high: float | None, where: str) -> f
 
 def write_record(record: Any) -> dict[str, Any]:
     """JSON-ready mapping of a record's known values; what equals its default is left out where that is empty."""
-    written = {one.key: to_json(getattr(record, one.name)) for one in _fields(cast(Hashable, type(record)))}
+    written = {one.key: to_json(getattr(record, one.name)) for one in record_fields(cast(Hashable, type(record)))}
     return {key: value for key, value in written.items() if value not in (None, [], {})}
 
 
@@ -122,28 +117,6 @@ def to_json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [to_json(entry) for entry in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def schema_of(kind: type) -> dict[str, Any]:
-    """JSON Schema of a record; descriptions are those of the class's docstring."""
-    known = _fields(cast(Hashable, kind))
-    described: dict[str, str] = {}
-    for base in reversed(kind.__mro__):
-        described |= {name: " ".join(words.split()) for name, words in _ENTRY.findall(getdoc(base) or "")}
-    properties = {}
-    for one in known:
-        entry = _schema(one.annotation)
-        entry |= limits(one.low, one.high)
-        properties[one.key] = entry | ({"description": described[one.name]} if one.name in described else {})
-    found: dict[str, Any] = {"type": "object", "properties": properties}
-    required = [one.key for one in known if one.is_required]
-    return found | ({"required": required} if required else {})
-
-
-def limits(low: float | None, high: float | None) -> dict[str, float]:
-    """Return the range of a number as a JSON Schema states it."""
-    found = {"minimum": low, "maximum": high}
-    return {name: limit for name, limit in found.items() if limit is not None}
 
 
 def _in_range(value: Any, low: float | None, high: float | None, where: str) -> Any:
@@ -163,10 +136,11 @@ def quoted(value: Any) -> str:
 
 
 @cache
-def _fields(kind: Any) -> tuple[_Field, ...]:
+def record_fields(kind: Any) -> tuple[RecordField, ...]:
+    """Return the fields of a record that its JSON holds."""
     hints = get_type_hints(kind)
     return tuple(
-        _Field(
+        RecordField(
             name=one.name,
             key=one.metadata.get("key") or one.name,
             annotation=hints[one.name],
@@ -239,7 +213,6 @@ def _scalar(kind: Any, raw: Any, where: str) -> Any:
 
 
 _NAMES = {float: "a number", int: "a whole number", str: "text", bool: "true or false"}
-_SCHEMAS = {float: "number", int: "integer", str: "string", bool: "boolean"}
 
 
 def _wrong(annotation: Any, raw: Any, where: str) -> UsageError:
@@ -249,22 +222,3 @@ def _wrong(annotation: Any, raw: Any, where: str) -> UsageError:
 def _expected(annotation: Any) -> str:
     of = [_NAMES[one] for one in get_args(annotation) if one in _NAMES]
     return _NAMES.get(annotation) or " or ".join(of) or "a value"
-
-
-def _schema(annotation: Any) -> dict[str, Any]:
-    origin, of = get_origin(annotation), get_args(annotation)
-    if origin in (Union, types.UnionType):
-        inner = [_schema(one) for one in of if one is not type(None)]
-        return inner[0] if len(inner) == 1 else {"anyOf": inner}
-    if origin is Literal:
-        return {"enum": list(of)}
-    if origin is tuple:
-        if of[1:] == (...,):
-            return {"type": "array", "items": _schema(of[0])}
-        return {"type": "array", "prefixItems": [_schema(one) for one in of]}
-    if origin is not None and issubclass(origin, Mapping):
-        return {"type": "object"} | ({} if of[1] is Any else {"additionalProperties": _schema(of[1])})
-    if dataclasses.is_dataclass(annotation):
-        assert isinstance(annotation, type)
-        return schema_of(annotation)
-    return {"type": _SCHEMAS[annotation]} if annotation in _SCHEMAS else {}

@@ -26,9 +26,7 @@ from lightleak.core.certificate import Outcome, RowStatus
 from lightleak.core.errors import UsageError
 from lightleak.core.former_names import REGISTERED
 from lightleak.core.parties import KINDS
-from lightleak.core.people import KEY as PEOPLE
-from lightleak.core.people import People
-from lightleak.core.records import json_field, limits, quoted, read_float, read_record, schema_of, to_json, write_record
+from lightleak.core.records import json_field, quoted, read_float, read_record, to_json, write_record
 from lightleak.core.threat_model import Threat
 
 if TYPE_CHECKING:
@@ -705,45 +703,6 @@ def load_results(folder: Path | str) -> "pd.DataFrame":
     import pandas as pd  # heavy, and only this function needs it
 
     return pd.DataFrame([row.to_dict() for row in read_results(folder)])
-
-
-def results_schema() -> dict[str, Any]:
-    """JSON Schema of ``results.json``."""
-    kinds = {kind.KIND: kind for kind in _row_classes(Row)}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "results.json of LightLeak",
-        "type": "object",
-        "required": ["schema_version", "rows"],
-        "properties": {
-            "schema_version": {"const": SCHEMA_VERSION},
-            "rows": {"type": "array", "items": {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in kinds]}},
-            "summary": {"type": "array", "description": "Mean, deviation and 95% interval of every score by group."},
-            "left_out": {"type": "object", "description": "Why attacks that were chosen do not apply, by name."},
-            "study": {"type": "object", "description": "What a tuning study searched."},
-            PEOPLE: {
-                "type": "array",
-                "description": "What each attack revealed of every person, where whole epochs or rounds were captured.",
-                "items": schema_of(People),
-            },
-        },
-        "$defs": {name: _row_schema(kind) for name, kind in kinds.items()},
-    }
-
-
-def _row_schema(kind: type[Row]) -> dict[str, Any]:
-    found = schema_of(kind)
-    names = {"enum": [kind.KIND, *kind.ALIASES]}
-    scores = {name: {"type": "number"} | limits(*ends) for name, ends in kind.METRICS.items()}
-    properties = {"kind": names} | found["properties"] | scores
-    required = [*found["required"], *([] if kind in (UpdateRow, ValueRow) else ["kind"])]
-    return found | {"properties": {key: _or_null(one) for key, one in properties.items()}, "required": required}
-
-
-def _or_null(entry: dict[str, Any]) -> dict[str, Any]:
-    words = {"description": entry["description"]} if "description" in entry else {}
-    known = {name: value for name, value in entry.items() if name != "description"}
-    return {"anyOf": [known, {"type": "null"}]} | words if known else words
 
 
 def flat(settings: Mapping[Any, Any], prefix: str = "") -> dict[str, str]:
