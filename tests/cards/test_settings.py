@@ -89,6 +89,27 @@ def test_paragraphs_are_kept_and_examples_are_not() -> None:
     assert (text.summary, text.paragraphs, text.entries) == ("One", ("Two lines.",), {})
 
 
+def test_needs_and_deviations_are_read_point_by_point() -> None:
+    def guess(n: int) -> None:
+        """Guess.
+
+        Args:
+            n: how often.
+
+        Needs:
+            * A ``seed`` that is
+              given.
+            * Rows.
+
+        Deviates:
+            * The paper has none.
+        """
+
+    text = read_docstring(guess)
+    assert (text.paragraphs, text.entries) == ((), {"n": "how often."})
+    assert (text.needs, text.deviates) == (("A `seed` that is given.", "Rows."), ("The paper has none.",))
+
+
 def test_no_docstring_is_no_text_and_not_the_parents() -> None:
     class Silent(Parent):
         pass

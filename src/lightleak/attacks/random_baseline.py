@@ -68,6 +68,15 @@ class RandomBaseline(UpdateAttack):
     """Guess every cell from its column's marginal.
 
     It has no entropy and no loss (NaN), and its labels are the shared ones, or all the first class: it uses none.
+
+    Needs:
+        * The shares of every column, counted on rows disjoint from the clients', or the encoder's statistics.
+
+    Deviates:
+        * Likely values are favored as strongly as recovers most cells of batches that are simulated from the same
+          shares, up to the modal row; the paper draws from the shares as they are (``sharpness: 1``).
+        * Every row draws its own numbers; the published code draws one number per column for the whole batch
+          (``numerical_draw: batch``).
     """
 
     name = "random"
@@ -142,16 +151,5 @@ class RandomBaseline(UpdateAttack):
         return encoder, marginals
 
 
-FACTS = Facts(
-    "guesses every cell from its column's shares, without the update",
-    needs=("The shares of every column, counted on rows disjoint from the clients', or the encoder's statistics.",),
-    deviates=(
-        "Likely values are favored as strongly as recovers most cells of batches that are simulated from the same "
-        "shares, up to the modal row; the paper draws from the shares as they are (`sharpness: 1`).",
-        "Every row draws its own numbers; the published code draws one number per column for the whole batch "
-        "(`numerical_draw: batch`).",
-    ),
-)
-
-
+FACTS = Facts("guesses every cell from its column's shares, without the update")
 ATTACKS.register("random", FACTS)(factory(RandomBaseline, RandomConfig()))

@@ -4,7 +4,7 @@ import inspect
 import re
 from dataclasses import dataclass
 
-_SECTION = re.compile(r"^(Args|Attributes|Raises|Returns|Yields|Example|Examples|Note):$")
+_SECTION = re.compile(r"^(Args|Attributes|Raises|Returns|Yields|Example|Examples|Note|Needs|Deviates):$")
 _ENTRY = re.compile(r"^    (\*{0,2}\w+)(?: \([^)]*\))?: (.*)$")
 
 
@@ -16,11 +16,15 @@ class Docstring:
         summary: its first line, without the full stop.
         paragraphs: what follows before the first section, without examples.
         entries: text by name of ``Args`` and ``Attributes``, each on one line.
+        needs: points of the section ``Needs``, each on one line.
+        deviates: points of the section ``Deviates``.
     """
 
     summary: str
     paragraphs: tuple[str, ...]
     entries: dict[str, str]
+    needs: tuple[str, ...] = ()
+    deviates: tuple[str, ...] = ()
 
 
 def read_docstring(thing: object) -> Docstring:
@@ -46,23 +50,44 @@ def read_docstring(thing: object) -> Docstring:
     body = "\n".join(lines[1:first])
     blocks = (block for block in re.split(r"\n\s*\n", body) if block.strip())
     prose = tuple(_plain(block) for block in blocks if not block.lstrip().startswith(">>>"))
-    return Docstring(_plain(lines[0]).removesuffix("."), prose, _entries(lines[first:]))
+    sections = _sections(lines[first:])
+    return Docstring(
+        _plain(lines[0]).removesuffix("."),
+        prose,
+        _entries(sections.get("Args", [])) | _entries(sections.get("Attributes", [])),
+        _points(sections.get("Needs", [])),
+        _points(sections.get("Deviates", [])),
+    )
+
+
+def _sections(lines: list[str]) -> dict[str, list[str]]:
+    sections: dict[str, list[str]] = {}
+    inside: list[str] = []
+    for line in lines:
+        if section := _SECTION.match(line):
+            inside = sections.setdefault(section[1], [])
+        elif line and not line.startswith(" "):
+            inside = []
+        else:
+            inside.append(line)
+    return sections
 
 
 def _entries(lines: list[str]) -> dict[str, str]:
     entries: dict[str, str] = {}
-    inside, name = False, ""
+    name = ""
     for line in lines:
-        if section := _SECTION.match(line):
-            inside, name = section[1] in ("Args", "Attributes"), ""
-        elif inside and (entry := _ENTRY.match(line)):
+        if entry := _ENTRY.match(line):
             name = entry[1].lstrip("*")
             entries[name] = entry[2]
-        elif inside and name and line.startswith("        "):
+        elif name and line.startswith("        "):
             entries[name] += " " + line.strip()
-        elif line and not line.startswith(" "):
-            inside = False
     return {name: _plain(text) for name, text in entries.items()}
+
+
+def _points(lines: list[str]) -> tuple[str, ...]:
+    """Points that begin with ``*``."""
+    return tuple(map(_plain, re.split(r"^    \* ", "\n".join(lines), flags=re.MULTILINE)[1:]))
 
 
 def _plain(text: str) -> str:

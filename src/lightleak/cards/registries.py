@@ -79,8 +79,9 @@ def _dataset(card: DatasetCard) -> DatasetEntry:
 
 
 def _card(name: str, kind: Kind, family: str, thing: Any, facts: Facts, sees: str = "") -> Card:
-    made = thing() if kind == "attack" and thing is not ShadowModels else thing
-    described = getattr(thing, "func", thing) if kind != "attack" else type(made)
+    is_maker = kind == "attack" and thing is not ShadowModels
+    made = thing() if is_maker else thing
+    described = type(made) if is_maker else getattr(thing, "func", thing)
     text = read_docstring(described)
     declared = getattr(made, "threat_model", None)
     config = getattr(made, "config", None)
@@ -95,7 +96,7 @@ def _card(name: str, kind: Kind, family: str, thing: Any, facts: Facts, sees: st
         explanation=text.paragraphs if kind != "attack" else (),
         citation=facts.citation or getattr(made, "citation", ""),
         threat_model=facts.sees or sees or (declared.describe() if declared else ""),
-        needs=facts.needs,
+        needs=facts.needs or text.needs,
         settings=settings_of(facts.settings or (declaring,)),
-        deviations=facts.deviates,
+        deviations=facts.deviates or text.deviates,
     )

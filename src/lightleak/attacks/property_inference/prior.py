@@ -14,17 +14,20 @@ from lightleak.core.threat_model import Threat
 FACTS = Facts(
     "answers the share among the auxiliary rows, nothing observed",
     sees="Knows the property of the auxiliary rows and reads nothing else.",
-    needs=("Auxiliary rows whose property is known.",),
-    deviates=(
-        "The paper has none. Of a balanced sample the answer is one half whatever the truth: leakage is what an attack "
-        "is closer than `aia_raw_adjusted`, not than this.",
-    ),
 )
 
 
 @PROPERTY_ATTACKS.register("prior", FACTS)
 class PriorGuess(PropertyAttack):
-    """Answer the auxiliary prior, with an interval that excludes nothing."""
+    """Answer the auxiliary prior, with an interval that excludes nothing.
+
+    Needs:
+        * Auxiliary rows whose property is known.
+
+    Deviates:
+        * The paper has none. Of a balanced sample the answer is one half whatever the truth: leakage is what an attack
+          is closer than ``aia_raw_adjusted``, not than this.
+    """
 
     name = "prior"
     title = "Guessing the auxiliary share"

@@ -39,6 +39,14 @@ class ProVFLM(PropertyAttack):
     """Distribution comparison on an augmented run.
 
     Whoever trains the target asks for `training_part` first and gives its callbacks to the Trainer.
+
+    Deviates:
+        * Labels are replaced on the auxiliary rows, as in the text; the published code replaces those of all rows of
+          the first batches, whose property no adversary knows (``as_published: true``).
+        * Eq. 12 as printed contradicts its text and has no minimum; here norms are rewarded up to ``cap``
+          (``objective: as_coded`` has the code's).
+        * The label that stands for the property is the one that goes with it by itself; the paper's is always 1
+          (``orientation: printed``).
     """
 
     name = "provfl_m"
@@ -136,14 +144,6 @@ PROPERTY_ATTACKS.describe(
         + " It does not follow the protocol: it refines its own network towards the property and, as the active party "
         "of a task of two classes, replaces labels of auxiliary rows.",
         needs=(*NEEDS, "A training to take part in: a finished capture must have been made with its callbacks."),
-        deviates=(
-            "Labels are replaced on the auxiliary rows, as in the text; the published code replaces those of all rows "
-            "of the first batches, whose property no adversary knows (`as_published: true`).",
-            "Eq. 12 as printed contradicts its text and has no minimum; here norms are rewarded up to `cap` "
-            "(`objective: as_coded` has the code's).",
-            "The label that stands for the property is the one that goes with it by itself; the paper's is always 1 "
-            "(`orientation: printed`).",
-        ),
         settings=(provfl_m, LabelReplacementConfig, ModelRefinementConfig, DistributionComparisonConfig),
     ),
 )

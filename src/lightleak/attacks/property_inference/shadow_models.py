@@ -117,7 +117,17 @@ class WorldDecision:
 
 
 class ShadowModels:
-    """SM-PIA between two fractions. It is no `PropertyAttack`: it names one of two worlds and estimates no fraction."""
+    """SM-PIA between two fractions. It is no `PropertyAttack`: it names one of two worlds and estimates no fraction.
+
+    Needs:
+        * Two fractions to distinguish: it estimates none, so only ``lightleak reproduce provfl-table7`` runs it.
+        * Auxiliary rows enough for three parts: query rows, and two pools that shadows are trained on.
+
+    Deviates:
+        * The paper says that it replicates the training across all features, which no party can, and publishes no code:
+          here a shadow is what a party can train, its bottom network and a head.
+        * The meta-classifier is judged on shadows of the pool it was not trained on.
+    """
 
     name = "sm_pia"
     title = "SM-PIA"
@@ -129,15 +139,6 @@ class ShadowModels:
         "trains shadow models of two worlds and says which one it is",
         "One party that follows the protocol, trains models of its own on its columns of auxiliary rows with the "
         "task's labels, and reads the mean outputs (and, as the active party, the logits) of query rows.",
-        (
-            "Two fractions to distinguish: it estimates none, so only `lightleak reproduce provfl-table7` runs it.",
-            "Auxiliary rows enough for three parts: query rows, and two pools that shadows are trained on.",
-        ),
-        (
-            "The paper says that it replicates the training across all features, which no party can, and publishes no "
-            "code: here a shadow is what a party can train, its bottom network and a head.",
-            "The meta-classifier is judged on shadows of the pool it was not trained on.",
-        ),
         settings=(ShadowConfig,),
     )
     """What its card says; it is in no registry because it is no `PropertyAttack`."""

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from lightleak.core.errors import UsageError
-from lightleak.core.facts import Facts
 from lightleak.core.seeds import derive_seed
 from lightleak.data.datamodule import TableDataModule
 from lightleak.defenses.horizontal.defense import KnownTo, with_draws
@@ -21,20 +20,7 @@ from lightleak.defenses.horizontal.training_defense import TRAINING_DEFENSES, De
 from lightleak.targets.classifier import TabularClassifier
 
 
-@TRAINING_DEFENSES.register(
-    "dp_sgd",
-    Facts(
-        needs=(
-            "The extra `dp`, and a network whose rows do not meet: BatchNorm is refused.",
-            "Either `noise_multiplier` or `target_epsilon`, and a `delta` below one over the training rows.",
-            "In FedSGD epsilon is about the weights of the whole training with its Poisson batches. One update whose "
-            "batch the server knows has an epsilon of its own, `release_epsilon`, which may be larger.",
-            "In FedAvg it acts on local steps (`point: steps`) and counts on no sampling: epsilon is about all local "
-            "steps of a row, in every round that its client takes part in, with its gradient or without it in the "
-            "same batches.",
-        ),
-    ),
-)
+@TRAINING_DEFENSES.register("dp_sgd")
 @dataclass(frozen=True)
 class DPSGD(PrivacyAccounting, TrainingDefense):
     """Differentially private SGD (Abadi et al. 2016, Algorithm 1) through opacus.
@@ -54,6 +40,15 @@ class DPSGD(PrivacyAccounting, TrainingDefense):
 
     Raises:
         UsageError: a value out of range, or not exactly one of noise multiplier and target epsilon.
+
+    Needs:
+        * The extra ``dp``, and a network whose rows do not meet: BatchNorm is refused.
+        * Either ``noise_multiplier`` or ``target_epsilon``, and a ``delta`` below one over the training rows.
+        * In FedSGD epsilon is about the weights of the whole training with its Poisson batches. One update whose batch
+          the server knows has an epsilon of its own, ``release_epsilon``, which may be larger.
+        * In FedAvg it acts on local steps (``point: steps``) and counts on no sampling: epsilon is about all local
+          steps of a row, in every round that its client takes part in, with its gradient or without it in the same
+          batches.
     """
 
     name: ClassVar[str] = "dp_sgd"

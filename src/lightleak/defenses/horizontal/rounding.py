@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from lightleak.core.bounds import bounded
-from lightleak.core.facts import Facts
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, KnownTo, UpdateDefense, with_draws
 
 MAX_BITS = 16
@@ -19,15 +18,7 @@ TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 """Types that torch converts to."""
 
 
-@UPDATE_DEFENSES.register(
-    "clipping",
-    Facts(
-        needs=("It protects nothing from an attack that compares directions.",),
-        deviates=(
-            "Abadi et al. clip the gradient of every row (`dp_sgd`); here the gradient that is sent is clipped.",
-        ),
-    ),
-)
+@UPDATE_DEFENSES.register("clipping")
 @dataclass(frozen=True)
 class Clipping(UpdateDefense):
     """Scale the gradient down to a norm where it is longer: ``g * min(1, max_norm / ||g||)``.
@@ -39,6 +30,12 @@ class Clipping(UpdateDefense):
 
     Raises:
         UsageError: a norm that is not above 0 or not finite.
+
+    Needs:
+        * It protects nothing from an attack that compares directions.
+
+    Deviates:
+        * Abadi et al. clip the gradient of every row (``dp_sgd``); here the gradient that is sent is clipped.
     """
 
     name: ClassVar[str] = "clipping"
@@ -57,13 +54,7 @@ class Clipping(UpdateDefense):
         return {name: g * factor.to(g) for name, g in gradient.items()}
 
 
-@UPDATE_DEFENSES.register(
-    "quantization",
-    Facts(
-        needs=("It gives no guarantee: the expectation of every entry is the entry.",),
-        deviates=("Levels are shares of a tensor's largest entry; QSGD is defined with its Euclidean norm.",),
-    ),
-)
+@UPDATE_DEFENSES.register("quantization")
 @dataclass(frozen=True)
 class Quantization(UpdateDefense):
     """Round every entry at random to one of two neighboring levels, so that its expectation is the entry.
@@ -76,6 +67,12 @@ class Quantization(UpdateDefense):
 
     Raises:
         UsageError: a number of bits out of range.
+
+    Needs:
+        * It gives no guarantee: the expectation of every entry is the entry.
+
+    Deviates:
+        * Levels are shares of a tensor's largest entry; QSGD is defined with its Euclidean norm.
     """
 
     name: ClassVar[str] = "quantization"
@@ -100,9 +97,7 @@ class Quantization(UpdateDefense):
         return ((low + up) * step).to(gradient.dtype)
 
 
-@UPDATE_DEFENSES.register(
-    "transport", Facts(needs=("It gives no guarantee: it is how numbers travel, and is measured as one.",))
-)
+@UPDATE_DEFENSES.register("transport")
 @dataclass(frozen=True)
 class Transport(UpdateDefense):
     """Send every entry in a shorter type, rounded to the nearest value, and read it as what it was.
@@ -114,6 +109,9 @@ class Transport(UpdateDefense):
 
     Raises:
         UsageError: an unknown type.
+
+    Needs:
+        * It gives no guarantee: it is how numbers travel, and is measured as one.
     """
 
     name: ClassVar[str] = "transport"
@@ -135,19 +133,19 @@ class Transport(UpdateDefense):
         return ((g / torch.where(step > 0, step, 1.0)).round() * step).to(gradient.dtype)
 
 
-@UPDATE_DEFENSES.register(
-    "sign",
-    Facts(
-        needs=("It gives no guarantee.",),
-        deviates=("Without the memory of errors of Karimireddy et al. (2019), whose scale per tensor it takes.",),
-    ),
-)
+@UPDATE_DEFENSES.register("sign")
 @dataclass(frozen=True)
 class Sign(UpdateDefense):
     """Every tensor becomes ``mean(|g|) * sign(g)``: one bit per entry and one number per tensor.
 
     The scaled sign ``||g||_1 / d * sign(g)`` of Karimireddy et al. (2019), without their memory of errors; the scale
     keeps the learning rate of the undefended training usable. An entry of exactly 0 stays 0.
+
+    Needs:
+        * It gives no guarantee.
+
+    Deviates:
+        * Without the memory of errors of Karimireddy et al. (2019), whose scale per tensor it takes.
     """
 
     name: ClassVar[str] = "sign"

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from lightleak.core.bounds import bounded
 from lightleak.core.errors import UsageError
-from lightleak.core.facts import Facts
 from lightleak.core.optional import import_optional
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, KnownTo, UpdateDefense
 from lightleak.defenses.horizontal.privacy_accounting import gaussian_epsilon
@@ -125,16 +124,7 @@ class NVFlareFilter(FrameworkFilter):
         return dict((sent if found is None else found).data)
 
 
-@UPDATE_DEFENSES.register(
-    "nvflare_percentile",
-    Facts(
-        needs=(
-            "It gives no guarantee. What stays is exact unless it is beyond gamma.",
-            "The cut is a percentile of all entries. Updates of one-hot columns have so many zeros that the default "
-            "leaves nearly all others.",
-        )
-    ),
-)
+@UPDATE_DEFENSES.register("nvflare_percentile")
 @dataclass(frozen=True)
 class NVFlarePercentile(NVFlareFilter):
     """NVFlare's ``PercentilePrivacy``: send the largest changes, clipped entry by entry.
@@ -148,6 +138,11 @@ class NVFlarePercentile(NVFlareFilter):
 
     Raises:
         UsageError: a value out of range.
+
+    Needs:
+        * It gives no guarantee. What stays is exact unless it is beyond gamma.
+        * The cut is a percentile of all entries. Updates of one-hot columns have so many zeros that the default leaves
+          nearly all others.
     """
 
     name: ClassVar[str] = "nvflare_percentile"
@@ -167,17 +162,7 @@ class NVFlarePercentile(NVFlareFilter):
         return {"percentile": self.percentile, "gamma": self.gamma}
 
 
-@UPDATE_DEFENSES.register(
-    "nvflare_svt",
-    Facts(
-        needs=(
-            "The filter counts epsilon per entry that it releases: with its defaults a model of a few thousand "
-            "parameters spends hundreds in every round.",
-            "That is the sum of the filter's own accountant, which has not been verified.",
-            "It guarantees nothing where statistics of a batch leave the client, as BatchNorm's running ones do.",
-        )
-    ),
-)
+@UPDATE_DEFENSES.register("nvflare_svt")
 @dataclass(frozen=True)
 class NVFlareSVT(NVFlareFilter):
     """NVFlare's ``SVTPrivacy``: send entries that pass a noisy threshold, clipped and with Laplace noise.
@@ -194,6 +179,12 @@ class NVFlareSVT(NVFlareFilter):
 
     Raises:
         UsageError: a value out of range.
+
+    Needs:
+        * The filter counts epsilon per entry that it releases: with its defaults a model of a few thousand parameters
+          spends hundreds in every round.
+        * That is the sum of the filter's own accountant, which has not been verified.
+        * It guarantees nothing where statistics of a batch leave the client, as BatchNorm's running ones do.
     """
 
     name: ClassVar[str] = "nvflare_svt"
@@ -234,9 +225,7 @@ class NVFlareSVT(NVFlareFilter):
         return {"release_epsilon": releases * self.spent(n_parameters), "delta": 0.0, "privacy_unit": "client"}
 
 
-@UPDATE_DEFENSES.register(
-    "nvflare_exclude", Facts(needs=("It gives no guarantee: the tensors that are sent are exact.",))
-)
+@UPDATE_DEFENSES.register("nvflare_exclude")
 @dataclass(frozen=True)
 class NVFlareExclude(NVFlareFilter):
     """NVFlare's ``ExcludeVars``: tensors whose names fit an expression are not sent.
@@ -247,6 +236,9 @@ class NVFlareExclude(NVFlareFilter):
 
     Raises:
         UsageError: the expression is empty.
+
+    Needs:
+        * It gives no guarantee: the tensors that are sent are exact.
     """
 
     name: ClassVar[str] = "nvflare_exclude"
@@ -302,15 +294,7 @@ class _Message:
         return False
 
 
-@UPDATE_DEFENSES.register(
-    "flower_clipping",
-    Facts(
-        needs=(
-            "Flower's server adds noise after it has received the clipped update: a server that reads updates sees "
-            "them without noise.",
-        )
-    ),
-)
+@UPDATE_DEFENSES.register("flower_clipping")
 @dataclass(frozen=True)
 class FlowerClipping(FlowerMod):
     """Flower's ``fixedclipping_mod``, the client's part of central differential privacy: clip the whole update.
@@ -324,6 +308,10 @@ class FlowerClipping(FlowerMod):
 
     Raises:
         UsageError: a value out of range.
+
+    Needs:
+        * Flower's server adds noise after it has received the clipped update: a server that reads updates sees them
+          without noise.
     """
 
     name: ClassVar[str] = "flower_clipping"
@@ -340,17 +328,7 @@ class FlowerClipping(FlowerMod):
         return mods.fixedclipping_mod
 
 
-@UPDATE_DEFENSES.register(
-    "flower_local_dp",
-    Facts(
-        needs=(
-            "The unit is the client: the update as a whole is protected, in every round anew.",
-            "Its formula for the noise holds for epsilon up to 1; sensitivity is taken from the user and not compared "
-            "with the norm.",
-            "It guarantees nothing where statistics of a batch leave the client, as BatchNorm's running ones do.",
-        )
-    ),
-)
+@UPDATE_DEFENSES.register("flower_local_dp")
 @dataclass(frozen=True)
 class FlowerLocalDP(FlowerMod):
     """Flower's ``LocalDpMod``: clip the whole update and add Gaussian noise at the client.
@@ -365,6 +343,12 @@ class FlowerLocalDP(FlowerMod):
 
     Raises:
         UsageError: a value out of range.
+
+    Needs:
+        * The unit is the client: the update as a whole is protected, in every round anew.
+        * Its formula for the noise holds for epsilon up to 1; sensitivity is taken from the user and not compared with
+          the norm.
+        * It guarantees nothing where statistics of a batch leave the client, as BatchNorm's running ones do.
     """
 
     name: ClassVar[str] = "flower_local_dp"

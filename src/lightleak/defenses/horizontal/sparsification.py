@@ -11,19 +11,10 @@ import torch
 from torch import Tensor
 
 from lightleak.core.bounds import bounded
-from lightleak.core.facts import Facts
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, KnownTo, UpdateDefense, with_draws
 
 
-@UPDATE_DEFENSES.register(
-    "gradient_compression",
-    Facts(
-        needs=("It gives no guarantee: entries that stay are exact.",),
-        deviates=(
-            "Entries left out are forgotten; Deep Gradient Compression (Lin et al. 2018) keeps and sends them later.",
-        ),
-    ),
-)
+@UPDATE_DEFENSES.register("gradient_compression")
 @dataclass(frozen=True)
 class GradientCompression(UpdateDefense):
     """Of every tensor keep the share of entries with the largest magnitude, and set the others to zero.
@@ -37,6 +28,12 @@ class GradientCompression(UpdateDefense):
 
     Raises:
         UsageError: a share that is not above 0 and at most 1.
+
+    Needs:
+        * It gives no guarantee: entries that stay are exact.
+
+    Deviates:
+        * Entries left out are forgotten; Deep Gradient Compression (Lin et al. 2018) keeps and sends them later.
     """
 
     name: ClassVar[str] = "gradient_compression"
@@ -61,12 +58,7 @@ class GradientCompression(UpdateDefense):
         return gradient.masked_fill(~kept.view(gradient.shape), 0)
 
 
-@UPDATE_DEFENSES.register(
-    "random_pruning",
-    Facts(
-        needs=("It gives no guarantee: entries that stay are exact.",),
-    ),
-)
+@UPDATE_DEFENSES.register("random_pruning")
 @dataclass(frozen=True)
 class RandomPruning(UpdateDefense):
     """Set each entry to zero with a probability, independently; the others are unchanged.
@@ -78,6 +70,9 @@ class RandomPruning(UpdateDefense):
 
     Raises:
         UsageError: a probability outside ``[0, 1]``.
+
+    Needs:
+        * It gives no guarantee: entries that stay are exact.
     """
 
     name: ClassVar[str] = "random_pruning"

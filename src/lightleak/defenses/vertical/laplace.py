@@ -7,19 +7,12 @@ import torch
 from torch import Tensor
 
 from lightleak.core.bounds import bounded
-from lightleak.core.facts import Facts
 from lightleak.defenses.draws import laplace, of_this_process
 from lightleak.defenses.vertical.defense import VERTICAL_DEFENSES, VerticalDefense
 from lightleak.targets.split import Transform
 
 
-@VERTICAL_DEFENSES.register(
-    "laplace",
-    Facts(
-        needs=("It protects from passive parties: the active one computes the gradients and sees them without noise.",),
-        deviates=("Scales are those of ProVFL's script (0.001, 0.01, 0.1); its Table XVI prints ten times as much.",),
-    ),
-)
+@VERTICAL_DEFENSES.register("laplace")
 @dataclass(frozen=True)
 class LaplaceDefense(VerticalDefense):
     """Add Laplace noise of mean 0 to every element of every gradient that is sent back.
@@ -33,6 +26,12 @@ class LaplaceDefense(VerticalDefense):
 
     Raises:
         UsageError: the scale is not above 0.
+
+    Needs:
+        * It protects from passive parties: the active one computes the gradients and sees them without noise.
+
+    Deviates:
+        * Scales are those of ProVFL's script (0.001, 0.01, 0.1); its Table XVI prints ten times as much.
     """
 
     name = "laplace"

@@ -8,22 +8,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lightleak.core.bounds import bounded
-from lightleak.core.facts import Facts
 from lightleak.defenses.draws import exponential, laplace, of_this_process, uniform
 from lightleak.defenses.vertical.defense import VERTICAL_DEFENSES, VerticalDefense
 from lightleak.targets.split import Transform
 
 
-@VERTICAL_DEFENSES.register(
-    "ppdl",
-    Facts(
-        needs=("With the published settings the choice of entries is blind to the gradients.",),
-        deviates=(
-            "Entries that were not chosen do not travel; in the published code, where entries run out, all those "
-            "are sent unchanged (`as_published: true`).",
-        ),
-    ),
-)
+@VERTICAL_DEFENSES.register("ppdl")
 @dataclass(frozen=True)
 class PpdlDefense(VerticalDefense):
     """Few gradient entries travel, chosen by a noisy threshold test, bounded and with noise.
@@ -48,6 +38,13 @@ class PpdlDefense(VerticalDefense):
 
     Raises:
         UsageError: a setting out of range.
+
+    Needs:
+        * With the published settings the choice of entries is blind to the gradients.
+
+    Deviates:
+        * Entries that were not chosen do not travel; in the published code, where entries run out, all those are sent
+          unchanged (``as_published: true``).
     """
 
     name = "ppdl"

@@ -36,7 +36,6 @@ import torch
 from torch import Tensor
 
 from lightleak.core.bounds import bounded
-from lightleak.core.facts import Facts
 from lightleak.defenses.draws import laplace, of_this_process, uniform
 from lightleak.defenses.vertical.defense import VERTICAL_DEFENSES, VerticalDefense
 from lightleak.targets.split import Transform
@@ -45,16 +44,7 @@ Budget = Literal["record", "value"]
 Use = Literal["forward", "test", "backward"]
 
 
-@VERTICAL_DEFENSES.register(
-    "r3elu",
-    Facts(
-        needs=("The budget is spent anew by every record, party, direction and step.",),
-        deviates=(
-            "One budget for all values; the paper's allocation by their importance is left out.",
-            "ProVFL does not say which K, C and budget its Table XVI used; `per: value` comes near its accuracy.",
-        ),
-    ),
-)
+@VERTICAL_DEFENSES.register("r3elu")
 @dataclass(frozen=True)
 class R3eluDefense(VerticalDefense):
     """Send outputs and gradients as randomized responses (R3eLU).
@@ -72,6 +62,13 @@ class R3eluDefense(VerticalDefense):
 
     Raises:
         UsageError: a setting out of range.
+
+    Needs:
+        * The budget is spent anew by every record, party, direction and step.
+
+    Deviates:
+        * One budget for all values; the paper's allocation by their importance is left out.
+        * ProVFL does not say which K, C and budget its Table XVI used; ``per: value`` comes near its accuracy.
     """
 
     name = "r3elu"

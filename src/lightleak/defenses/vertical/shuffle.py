@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from lightleak.core.bounds import bounded
-from lightleak.core.facts import Facts
 from lightleak.core.seeds import generator
 from lightleak.data.vertical import VerticalRows
 from lightleak.defenses.vertical.defense import (
@@ -17,16 +16,7 @@ from lightleak.defenses.vertical.defense import (
 )
 
 
-@VERTICAL_DEFENSES.register(
-    "shuffle",
-    Facts(
-        needs=("The victim gives up the truth of the rows it disorders.",),
-        deviates=(
-            "Once, before training, as the text says; the published code disorders the first batches of every epoch, "
-            "and overwrites some rows with others.",
-        ),
-    ),
-)
+@VERTICAL_DEFENSES.register("shuffle")
 @dataclass(frozen=True)
 class ShuffleDefense(VerticalDefense):
     """A random share of the rows swap the victim's columns among them; ids, labels and other columns stay.
@@ -40,6 +30,13 @@ class ShuffleDefense(VerticalDefense):
 
     Raises:
         UsageError: a ratio out of range.
+
+    Needs:
+        * The victim gives up the truth of the rows it disorders.
+
+    Deviates:
+        * Once, before training, as the text says; the published code disorders the first batches of every epoch, and
+          overwrites some rows with others.
     """
 
     name = "shuffle"

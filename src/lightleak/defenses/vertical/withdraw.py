@@ -7,7 +7,6 @@ from torch import Tensor
 
 from lightleak.core.bounds import bounded
 from lightleak.core.errors import DataError
-from lightleak.core.facts import Facts
 from lightleak.core.seeds import generator
 from lightleak.data.vertical import VerticalRows
 from lightleak.defenses.vertical.defense import (
@@ -18,16 +17,7 @@ from lightleak.defenses.vertical.defense import (
 )
 
 
-@VERTICAL_DEFENSES.register(
-    "withdraw",
-    Facts(
-        needs=("Rows that are withdrawn are lost to all parties.",),
-        deviates=(
-            "Random rows are withdrawn and the others keep their order; the published code withdraws the first and "
-            "sorts by the property (`as_published: true`).",
-        ),
-    ),
-)
+@VERTICAL_DEFENSES.register("withdraw")
 @dataclass(frozen=True)
 class WithdrawDefense(VerticalDefense):
     """A share of the rows that have the property leave the training, for all parties.
@@ -39,6 +29,13 @@ class WithdrawDefense(VerticalDefense):
 
     Raises:
         UsageError: a setting out of range.
+
+    Needs:
+        * Rows that are withdrawn are lost to all parties.
+
+    Deviates:
+        * Random rows are withdrawn and the others keep their order; the published code withdraws the first and sorts by
+          the property (``as_published: true``).
     """
 
     name = "withdraw"
