@@ -1,6 +1,6 @@
 """What ``lightleak audit --plan`` prints: the work of a run and what it will take, before any of it is done."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,19 @@ from lightleak.experiments.probe import PROBE_SECONDS, Estimate, Probed, bytes_w
 
 DEVICES = (1, 2, 4, 8)
 """Numbers of devices of this kind for which the time is estimated."""
+
+COLUMNS: Mapping[str, Callable[[Estimate], str]] = {
+    "attack": lambda one: one.attack,
+    "rows": lambda one: str(one.batch_size),
+    "source": lambda one: one.source,
+    "defense": lambda one: one.defense,
+    "units": lambda one: str(one.units),
+    "packs": lambda one: str(len(one.packs)),
+    "memory": lambda one: bytes_words(one.cost.memory),
+    "a unit": lambda one: seconds_words(one.cost.seconds),
+    "in all": lambda one: seconds_words(sum(one.durations)),
+}
+"""Titles and cells of the table of estimates; columns without any text are left out."""
 
 
 def describe_plan(config: Any, console: Console, seconds: float = PROBE_SECONDS) -> None:
@@ -53,22 +66,8 @@ def print_probed(probed: Probed, device: torch.device, workers: int, console: Co
 
 def table_lines(found: Sequence[Estimate]) -> list[str]:
     """One line per kind of work under a line of titles, at most 100 columns wide where no defense is named."""
-    titles = ("attack", "rows", "source", "defense", "units", "packs", "memory", "a unit", "in all")
-    rows = [
-        (
-            one.attack,
-            str(one.batch_size),
-            one.source,
-            one.defense,
-            str(one.units),
-            str(len(one.packs)),
-            bytes_words(one.cost.memory),
-            seconds_words(one.cost.seconds),
-            seconds_words(sum(one.durations)),
-        )
-        for one in found
-    ]
-    columns = [column for column in zip(titles, *rows, strict=True) if any(column[1:])]
+    columns = [[title, *map(cell, found)] for title, cell in COLUMNS.items()]
+    columns = [column for column in columns if any(column[1:])]
     aligned = []
     for column in columns:
         width, is_text = max(map(len, column)), column[0] in ("attack", "source", "defense")
