@@ -54,16 +54,7 @@ METRICS.register(
     "close_match_rate",
     Facts("fraction of rows that are right in every cell, numbers within TabLeak's tolerance (Eq. 6)", citation=OWN),
 )(partial(ExactMatchRate, True))
-METRICS.register(
-    "rmse",
-    Facts(
-        deviates=(
-            "Errors are divided by each column's deviation, as the paper does not say its units and raw ones let the "
-            "widest column decide alone (`standardized: false`).",
-        ),
-        citation=f"{TABLEAK}, App. C.4, Eq. 8",
-    ),
-)(NumericalRMSE)
+METRICS.register("rmse", Facts(citation=f"{TABLEAK}, App. C.4, Eq. 8"))(NumericalRMSE)
 _KINDS: tuple[CellKind, ...] = ("categorical", "numerical")
 _ENDS: tuple[End, ...] = ("top", "bottom")
 for _kind in _KINDS:
@@ -77,10 +68,7 @@ METRICS.register(
     "label_count_error",
     Facts("half the L1 distance of restored and true label counts over n", citation=f"{TABLEAK}, Tables 1 and 17-20"),
 )(LabelCountError)
-METRICS.register(
-    "leakage_over_baseline",
-    Facts(needs=("A baseline that never saw the update, on the same batches.",), citation=OWN),
-)(LeakageOverBaseline)
+METRICS.register("leakage_over_baseline", Facts(citation=OWN))(LeakageOverBaseline)
 for _kind in _KINDS:
     METRICS.register(f"kendall_tau_{_kind}", _entropy("App. D.4, Tables 25-28"))(
         partial(EntropyAccuracyCorrelation, _kind)

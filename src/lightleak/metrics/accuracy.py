@@ -103,6 +103,9 @@ class LeakageOverBaseline(OfKind):
     Args:
         kind: cells of ``all`` columns, of the ``categorical`` or of the ``numerical`` ones.
         kwargs: passed to ``torchmetrics.Metric``.
+
+    Needs:
+        * A baseline that never saw the update, on the same batches.
     """
 
     def update(self, batch: MatchedBatch, baseline: MatchedBatch) -> None:

@@ -34,6 +34,10 @@ class NumericalRMSE(BatchMean):
     Args:
         standardized: errors in standard deviations of each column rather than in its own units.
         kwargs: passed to ``torchmetrics.Metric``.
+
+    Deviates:
+        * Errors are divided by each column's deviation, as the paper does not say its units and raw ones let the widest
+          column decide alone (``standardized: false``).
     """
 
     higher_is_better = False
