@@ -73,8 +73,7 @@ class Population(Shared):
 class FreshClients:
     """Independent clients, each with a batch drawn with replacement and an untrained network of its own.
 
-    TabLeak's published code draws one network for all 50 batches; a network per batch makes the 50 runs independent, so
-    that the interval covers the draw of the network as well.
+    A network per batch makes runs independent, so that their interval covers the draw of the network as well.
 
     Attributes:
         population: the rows they draw from.
@@ -85,6 +84,7 @@ class FreshClients:
         defense: what clients do to their gradients.
         releases: rounds in which each client sends a gradient of its batch, with a draw of the defense each.
         server_rate: learning rate of the SGD step that the server takes with each of them before the next.
+        network: one for all clients, as TabLeak's published code has it; None: a fresh one for each.
     """
 
     population: Population
@@ -95,6 +95,7 @@ class FreshClients:
     defense: UpdateDefense | TrainingDefense | None = None
     releases: int = 1
     server_rate: float = 0.0
+    network: nn.Module | None = None
 
     def observe(self, batch_size: int, index: int) -> tuple[ClientUpdate, GroundTruth]:
         """The update of client ``index`` with ``batch_size`` rows.
@@ -104,7 +105,7 @@ class FreshClients:
         """
         people = self.population
         rows = people.draw(self.seed, batch_size, index)
-        network = build_network(self.spec, derive_seed(self.seed, "network", batch_size, index))
+        network = self.network or build_network(self.spec, derive_seed(self.seed, "network", batch_size, index))
         draws, sent, truths = generator(self.seed, "defense", batch_size, index), [], []
         with _dropout_of(self.seed, "client", batch_size, index):
             for _ in range(self.releases):

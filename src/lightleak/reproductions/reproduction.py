@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 import lightning
 import torch
 
-from lightleak.core.errors import DataError, LightLeakError
+from lightleak.core.errors import DataError, LightLeakError, UsageError
 from lightleak.core.seeds import CPU
 from lightleak.core.summary import Summary, summarize
 from lightleak.data.datasets import DATASETS
@@ -191,9 +191,13 @@ class Reproduction(Shared, ABC):
     strongest: ClassVar[Mapping[str, str]] = {}
     """This project's strongest attack, by the name of the paper's own."""
     iterations: int | None = None
+    has_code: ClassVar[bool] = True
+    """Whether ``--as-published`` says what to do."""
     """Iterations of the paper's generator, where there is one; a small budget takes fewer."""
 
     def __init__(self, table: PaperTable, selection: Selection, device: torch.device = CPU) -> None:
+        if selection.as_published and not self.has_code:
+            raise UsageError(f"--as-published: no published code that is followed goes with {table.name}")
         self.table, self.selection, self.device = table, selection, device
         self.problems: list[str] = []
         """What could not be run, for the notes."""

@@ -23,7 +23,7 @@ class Selection:
         labels: ``true`` or ``restored`` only.
         seeds: root seeds, each a full repetition on other batches and networks.
         data_folder: where raw files lie.
-        as_published: do what the published code does where it departs from its paper (ProVFL's tables).
+        as_published: do what the published code does where it departs from its paper.
         settings: these settings only, as `setting_name` names them.
         iterations: iterations of a generator; None: the thesis's.
         search_restarts: restarts of the search for the weight of FedAvg's epoch prior; None: the table's default.

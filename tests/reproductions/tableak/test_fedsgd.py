@@ -91,6 +91,20 @@ def test_the_baseline_is_one_under_both_label_settings() -> None:
     assert gradient_setting_of(both[0]) == gradient_setting_of(both[1])
 
 
+def test_as_published_candidates_start_where_the_code_has_them_from_one_network() -> None:
+    cells = [replace(CELL, batch_size=2, attack=attack) for attack in ("tableak_no_softmax", "random")]
+    found = [gradient_setting_of(cell, as_published=True) for cell in cells]
+    assert [setting.options.get("initialization") for setting in found] == ["symmetric", None]
+    assert found[0].name != gradient_setting_of(cells[0]).name
+    assert not gradient_setting_of(replace(CELL, training_epochs=3), as_published=True).one_network
+    updates = [found[0].observe(0, index, None)[0] for index in range(2)]
+    first, second = (update.parameters for update in updates)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert not all(torch.equal(updates[0].update[name], updates[1].update[name]) for name in first)
+    fresh = gradient_setting_of(cells[0]).observe(0, 0, None)[0].parameters
+    assert not all(torch.equal(first[name], fresh[name]) for name in first)
+
+
 def test_slow_networks_take_seven_thousand_steps() -> None:
     for number in (3, 10, 11, 12, 13):
         for cell in load_paper_table(f"tableak-table{number}").cells:

@@ -5,12 +5,17 @@ from pathlib import Path
 import pytest
 import yaml
 
+from lightleak.core.errors import UsageError
+from lightleak.core.seeds import CPU
 from lightleak.data.layout import EncodedLayout
 from lightleak.experiments.kinds.released.config import (
     USUAL,
     ReleasedConfig,
 )
 from lightleak.experiments.load import load_config
+from lightleak.reproductions.paper.values import load_paper_table
+from lightleak.reproductions.reproduce import reproduction_of
+from lightleak.reproductions.settings import Selection
 from lightleak.reproductions.thesis.tables import SETTINGS, setting
 from lightleak.targets import NetworkSpec, build_network
 
@@ -52,3 +57,9 @@ def test_options_of_the_usual_network_stay_with_it() -> None:
     assert ReleasedConfig.parse(data | {"target": {"network": "resnet"}}).target.options == {}
     kept = ReleasedConfig.parse(data | {"target": {"network": "mlp"}})
     assert kept.target.options == USUAL["target"].options
+
+
+@pytest.mark.parametrize("name", ["thesis-table5.1", "thesis-table5.3"])
+def test_a_published_code_that_is_not_followed_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=f"--as-published: .*{name}"):
+        reproduction_of(load_paper_table(name), Selection(as_published=True), CPU)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import torch
 from scipy.stats import kendalltau
+from torch import nn
 
 from lightleak.attacks import ATTACKS
 from lightleak.attacks.gradient_inversion.config import InversionConfig
@@ -18,7 +19,7 @@ from lightleak.attacks.gradient_inversion.optimize.pooling import align, pool
 from lightleak.attacks.gradient_inversion.tables.codec import TOLERANCE
 from lightleak.attacks.random_baseline import AS_PUBLISHED
 from lightleak.core.errors import DataError, UsageError
-from lightleak.core.seeds import derive_seed
+from lightleak.core.seeds import derive_seed, fresh_generator
 from lightleak.core.summary import Summary
 from lightleak.data.encoder import TableEncoder
 from lightleak.defenses.horizontal.noise import GaussianNoise
@@ -33,6 +34,7 @@ from lightleak.experiments.unit import Observed, Unit
 from lightleak.metrics.matched_batch import MatchedBatch
 from lightleak.reproductions.paper.values import PaperCell, paper_settings
 from lightleak.reproductions.reproduction import FactTable, Place, Reproduction, Row, Rows, Work, options_at_hand
+from lightleak.targets.spec import build_network
 
 BATCHES = 50  # TabLeak App. B: 50 independent runs on 50 batches
 NETWORK = "mlp-100-100"
@@ -59,6 +61,7 @@ class Setting:
         epoch: 0 for fresh clients, else the round of the federation of Tables 5 and 15.
         protocol: what clients send.
         noise: scale of the noise that clients add; None where the table varies none.
+        one_network: all batches have that of the published code, see `published_network`.
     """
 
     dataset: str
@@ -70,14 +73,16 @@ class Setting:
     epoch: int = 0
     protocol: ProtocolConfig = field(default_factory=ProtocolConfig)
     noise: float | None = None
+    one_network: bool = False
 
     @classmethod
-    def of(cls, cell: PaperCell, options: Mapping[str, Any], **changed: Any) -> "Setting":
+    def of(cls, cell: PaperCell, options: Mapping[str, Any], as_published: bool = False, **changed: Any) -> "Setting":
         """The experiment whose result a cell with an attack prints.
 
         Args:
             cell: the cell.
             options: settings of the attack in addition to those that the cell states; the baseline has none.
+            as_published: candidates start where they do in the published code.
             changed: further fields of the setting.
         """
         assert cell.dataset is not None and cell.attack is not None and cell.batch_size is not None
@@ -86,6 +91,8 @@ class Setting:
         labels = "true" if is_random else cell.labels or "true"
         if cell.attack == STRONGEST:  # it restores labels unless it is given them
             options = {"labels": labels, **options}
+        elif as_published:
+            options = {**options, "initialization": "symmetric"}
         stated = {name: value for name in ("restarts", "steps") if (value := getattr(cell, name)) is not None}
         fields: dict[str, Any] = {
             "dataset": cell.dataset,
@@ -109,7 +116,8 @@ class Setting:
             clients = f"{self.protocol.local_epochs}x{self.protocol.local_batches}"
         options = [f"{key}-{value}" for key, value in sorted(self.options.items())]
         epoch = [f"e{self.epoch}"] if self.epoch else []
-        parts = [self.dataset, self.network, self.attack, clients, *options, *epoch, f"b{self.batch_size}"]
+        one = ["one-network"] if self.one_network else []
+        parts = [self.dataset, self.network, self.attack, clients, *options, *epoch, *one, f"b{self.batch_size}"]
         return "_".join(parts)
 
     @property
@@ -168,7 +176,9 @@ class Setting:
             return clients.observe(self.batch_size, index)
         defense = None if self.noise is None else GaussianNoise(self.noise)
         statistics = self.attack == "gradinversion"
-        return FreshClients(people, spec, seed, True, statistics, defense).observe(self.batch_size, index)
+        network = published_network(self.dataset, self.network, data_folder) if self.one_network else None
+        clients = FreshClients(people, spec, seed, True, statistics, defense, network=network)
+        return clients.observe(self.batch_size, index)
 
 
 def made_facts(dataset: str, data_folder: str | None) -> dict[str, Any]:
@@ -218,6 +228,20 @@ def federation_of(dataset: str, network: str, seed: int, data_folder: str | None
     """The federation whose rounds Tables 5 and 15 attack; trained once."""
     experiment = experiment_of(dataset, network, data_folder)
     return Federation(experiment.population, experiment.spec, seed, share_labels=True)
+
+
+@cache
+def published_network(dataset: str, network: str, data_folder: str | None) -> nn.Module:
+    """The one network of all attacks and batches of a table in the published code; its own where it is an MLP.
+
+    It is drawn from the seed of the README's commands, and once more by a training of no epochs.
+    """
+    with fresh_generator(42):
+        built = build_network(experiment_of(dataset, network, data_folder).spec)
+        for layer in built.modules():
+            if isinstance(layer, nn.Linear):
+                layer.reset_parameters()
+    return built
 
 
 def at_hand(reproduction: Reproduction) -> list[PaperCell]:
@@ -293,7 +317,7 @@ class GradientAttacks(UpdateAttacks):
 
     def setting(self, cell: PaperCell) -> Setting:
         """See `gradient_setting_of`."""
-        return gradient_setting_of(cell)
+        return gradient_setting_of(cell, self.selection.as_published)
 
     def prepare(self) -> None:
         """Refuse more clients than there are, too."""
@@ -311,10 +335,10 @@ class GradientAttacks(UpdateAttacks):
     def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
         """Where a run departs from the paper or from our defaults, and why; only what concerns these cells."""
         return {
-            "network": any(not cell.training_epochs for cell in self.cells),
+            "network": any(not cell.training_epochs for cell in self.cells) and not self.selection.as_published,
             "statistics": True,
             "random": any(cell.attack == "random" for cell in self.cells),
-            "start": any(map(depends_on_start, self.cells)),
+            "start": any(map(depends_on_start, self.cells)) and not self.selection.as_published,
             "training_epochs": any(cell.training_epochs for cell in self.cells),
             "entropy": any("entropy" in cell.metric or "top25" in cell.metric for cell in self.cells),
         }
@@ -328,8 +352,8 @@ def rank_correlation(rows: Rows, kind: str) -> Summary:
     return Summary(mean=tau, std=math.nan, n=len(known), low=math.nan, high=math.nan)
 
 
-def gradient_setting_of(cell: PaperCell) -> Setting:
-    """The experiment whose result a cell about a gradient prints."""
+def gradient_setting_of(cell: PaperCell, as_published: bool = False) -> Setting:
+    """The experiment whose result a cell about a gradient prints; as published, one network serves all batches."""
     options: dict[str, Any] = {"entropy": "soft"} if cell.attack == "tableak" else {}
     if cell.labels == "restored" and cell.attack != STRONGEST:
         options["labels"] = "geng"
@@ -339,9 +363,9 @@ def gradient_setting_of(cell: PaperCell) -> Setting:
         options["numerical"] = "none"
     if cell.training_epochs is not None and cell.attack == "tableak":
         options["restarts"] = FEDERATION_RESTARTS
-    if depends_on_start(cell):
-        options["initialization"] = "symmetric"
-    setting = Setting.of(cell, options, epoch=cell.training_epochs or 0)
+    setting = Setting.of(cell, options, as_published or depends_on_start(cell), epoch=cell.training_epochs or 0)
+    if as_published and not setting.epoch:
+        return replace(setting, one_network=True)
     return replace(setting, batch_size=GERMAN_ROWS) if setting.epoch and cell.dataset == "german" else setting
 
 

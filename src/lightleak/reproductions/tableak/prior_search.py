@@ -58,7 +58,7 @@ class PriorSearch(UpdateAttacks):
 
     def setting(self, cell: PaperCell) -> Setting:
         """See `local_setting_of`."""
-        return local_setting_of(cell)
+        return local_setting_of(cell, self.selection.as_published)
 
     def candidates(self, setting: Setting) -> Sequence[Weight]:
         """The weights that are tried; none where no epochs are tied together by a prior, or the attack has none."""
@@ -185,7 +185,7 @@ class GradInversionSearch(PriorSearch):
 
     def setting(self, cell: PaperCell) -> Setting:
         """See `gradient_setting_of`."""
-        return gradient_setting_of(cell)
+        return gradient_setting_of(cell, self.selection.as_published)
 
     def candidates(self, setting: Setting) -> Sequence[Weight]:
         """See `PriorSearch.candidates`."""
@@ -214,8 +214,8 @@ class GradInversionSearch(PriorSearch):
         return f"{setting.network}: {said}"
 
 
-def local_setting_of(cell: PaperCell) -> Setting:
-    """The experiment whose result a cell prints, without the weight of its prior.
+def local_setting_of(cell: PaperCell, as_published: bool = False) -> Setting:
+    """The experiment whose result a cell prints, without the weight of its prior; see `Setting.of`.
 
     Batches of a client stay the same over the epochs, as in the published code.
     """
@@ -227,7 +227,7 @@ def local_setting_of(cell: PaperCell) -> Setting:
         reshuffle=False,
         label_order="batches",
     )
-    return Setting.of(cell, {}, labels="true", protocol=protocol)
+    return Setting.of(cell, {}, as_published, labels="true", protocol=protocol)
 
 
 def best_weight(trials: Mapping[Any, Setting], accuracy: Mapping[str, float], usual: Any = 0.0) -> Any:

@@ -122,7 +122,7 @@ class NoisedGradients(UpdateAttacks):
 
     def setting(self, cell: PaperCell) -> Setting:
         """Gradients with the cell's noise."""
-        return Setting.of(cell, {}, labels="true", noise=float(cell.noise_scale or 0.0))
+        return Setting.of(cell, {}, self.selection.as_published, labels="true", noise=float(cell.noise_scale or 0.0))
 
     def packs(self, folder: Path, device: torch.device) -> Sequence[Pack]:
         """Every attack and every training behind the cells, each once."""

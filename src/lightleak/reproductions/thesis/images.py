@@ -247,6 +247,7 @@ class ImageTargets(Reproduction):
     noun = "networks trained"
     repeats = "seeds"
     most = MOST_TRAININGS
+    has_code = False
 
     def choose(self) -> list[PaperCell]:
         """All of CelebA's cells, whichever dataset is compared with them."""

@@ -63,6 +63,7 @@ class ReleasedAudits(Reproduction):
     repeats = "seeds"
     most = MOST_TRAININGS
     iterations = THESIS["published"]["iterations"]
+    has_code = False
 
     def choose(self) -> list[PaperCell]:
         """The selected cells; another dataset than the one there is, is refused."""
