@@ -178,3 +178,12 @@ def test_plan_travels_to_worker_processes() -> None:
     [stage] = NoisedGradients(TABLE, Selection(batches=1)).stages()
     plan = partial(stage.plan, Path())
     assert [p.ids for p in pickle.loads(pickle.dumps(plan))(CPU)] == [pack.ids for pack in plan(CPU)]
+
+
+def test_as_published_a_batch_runs_to_the_end_of_the_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainings, "MOST_ROWS", 20)
+    sampler = trainings.Remainders(50, 8, True, seed=3)
+    batches, order = list(sampler.batches(1)), sampler.order(1).tolist()
+    assert [len(batch) for batch in batches] == [20, 20, 20, 20, 18, 10, 2] and len(sampler) == 7
+    assert all(set(batch.tolist()) <= set(order[8 * i :]) for i, batch in enumerate(batches))
+    assert all(len(batch.unique()) == len(batch) for batch in batches)

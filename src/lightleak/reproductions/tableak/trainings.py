@@ -1,6 +1,6 @@
 """Networks trained on TabLeak's tables: accuracy (Table 9, Fig. 10), and noise on gradients (Table 6, Fig. 5 to 8)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 import lightning
 import torch
 from lightning.pytorch.callbacks import LambdaCallback
+from torch import Tensor
 
 from lightleak.core.grouping import by_key
-from lightleak.core.seeds import derive_seed
-from lightleak.data.datamodule import TableDataModule
+from lightleak.core.seeds import derive_seed, generator
+from lightleak.data.datamodule import BatchSampler, TableDataModule
 from lightleak.defenses.horizontal import UpdateDefense, defend_training
 from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.experiments.pack import Pack
@@ -35,6 +36,7 @@ def trained_rows(
     at: Place,
     cost: float = 1.0,
     defense: UpdateDefense | None = None,
+    as_published: bool = False,
 ) -> Rows:
     """Train the network of a cell and return a row with its accuracy on the test rows for every epoch.
 
@@ -48,6 +50,7 @@ def trained_rows(
         at: where it runs.
         cost: progress of an epoch, reported in shares.
         defense: what acts on the mean gradient of every batch.
+        as_published: batches are `Remainders`.
     """
     (seed, index), dataset, network = training, str(cell.dataset), cell.network or NETWORK
     experiment = experiment_of(dataset, network, data_folder)
@@ -55,6 +58,8 @@ def trained_rows(
     data = TableDataModule(
         experiment.table, experiment.encoder, batch_size, 0.0, seed=derive_seed(seed, "batches", index)
     )
+    if as_published:
+        data = data.drawn_by(Remainders(len(data.part("train")), batch_size, True, derive_seed(seed, "batches", index)))
     model = TabularClassifier(experiment.spec, optimizer, seed=derive_seed(seed, "network", index))
     curve: list[float] = []
 
@@ -111,8 +116,23 @@ NOISED_EPOCHS, BATCH_SIZE, LEARNING_RATE = (10, 32, 0.01)
 """App. B, of the networks whose accuracy is shown with the noise."""
 TRAININGS = 5
 """Trainings behind an accuracy; the published code takes 10."""
+MOST_ROWS = 1024
 TRAINING_COST = 1.5e6
 """About that of an attack by TabLeak on one batch of 32 rows."""
+
+
+class Remainders(BatchSampler):
+    """Batches from their first row to the end of the epoch, as the published code slices them for Table 6.
+
+    Of more than `MOST_ROWS` that many are drawn, for time.
+    """
+
+    def batches(self, epoch: int) -> Iterator[Tensor]:
+        """See `EpochSampler.batches`."""
+        order, draws = self.order(epoch), generator(self.seed, "remainders", epoch)
+        for first in range(0, self.n_rows, self.batch_size):
+            rows = order[first:]
+            yield rows[torch.randperm(len(rows), generator=draws)[:MOST_ROWS]]
 
 
 class NoisedGradients(UpdateAttacks):
@@ -139,7 +159,10 @@ class NoisedGradients(UpdateAttacks):
         """The accuracy of a network trained under noise; it and the order of rows are the same at every scale."""
         noise, cost = GaussianNoise(float(cell.noise_scale or 0.0)), TRAINING_COST / NOISED_EPOCHS
         optimizer, folder = OptimizerConfig("sgd", LEARNING_RATE), self.selection.data_folder
-        rows = trained_rows(cell, folder, optimizer, BATCH_SIZE, NOISED_EPOCHS, (seed, index), at, cost, noise)
+        published = self.selection.as_published
+        rows = trained_rows(
+            cell, folder, optimizer, BATCH_SIZE, NOISED_EPOCHS, (seed, index), at, cost, noise, published
+        )
         return [
             {
                 "unit": f"{_name(cell)}-s{seed}-{index:03d}",
