@@ -221,7 +221,8 @@ def totals(tables: Sequence[TableStatus], left: int = 0) -> dict[str, object]:
     """What a summary tells: numbers of cells, of those judged and of those that agree, and what chance would give.
 
     Lines of runs as published are not counted. Papers print some values in several tables, which one measurement of
-    ours answers: ``distinct`` counts pairs of a printed value and a measurement once.
+    ours answers: ``distinct`` counts pairs of a printed value and a measurement once. ``sampled`` are cells that agree
+    or not by chance as well: facts and values that are always the same are left out.
 
     Args:
         tables: with a status.
@@ -230,6 +231,7 @@ def totals(tables: Sequence[TableStatus], left: int = 0) -> dict[str, object]:
     tables = [table for table in tables if not table.is_published]
     run = [table for table in tables if table.state == "run"]
     judged = [cell for table in run for cell in table.cells if cell.agrees is not None]
+    sampled = [cell for cell in judged if cell.std]
     distinct = {(cell.metric, cell.printed, cell.printed_error, cell.value, cell.std): cell.agrees for cell in judged}
     by_chance = [(table.judged, table.chance) for table in run if table.chance is not None]
     weight = sum(n for n, _ in by_chance)
@@ -241,6 +243,8 @@ def totals(tables: Sequence[TableStatus], left: int = 0) -> dict[str, object]:
         "agreeing": sum(table.agreeing for table in run),
         "distinct": len(distinct),
         "distinct_agreeing": sum(map(bool, distinct.values())),
+        "sampled": len(sampled),
+        "sampled_agreeing": sum(cell.agrees is True for cell in sampled),
         "chance": sum(n * chance for n, chance in by_chance) / weight if weight else None,
         "minutes": sum(table.seconds * table.workers for table in run) / 60,
         "rule": RULE,
