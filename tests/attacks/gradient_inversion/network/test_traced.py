@@ -220,3 +220,16 @@ def test_what_cannot_be_cut_is_refused_with_the_reason(module: nn.Module, why: s
 def test_known_running_statistics_leave_rows_apart() -> None:
     module = nn.Sequential(nn.Linear(WIDTH, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)).eval()
     assert isinstance(trace(module, WIDTH, 4), TracedNetwork)
+
+
+@pytest.mark.parametrize("bend", [lambda x: x.clamp(max=5), lambda x: x.clamp(min=-5), torch.abs])
+@pytest.mark.parametrize("column", range(WIDTH))
+def test_a_column_bent_on_one_side_is_refused(bend: Callable[[Tensor], Tensor], column: int) -> None:
+    class Bent(nn.Sequential):
+        def forward(self, x: Tensor) -> Tensor:
+            x = x.clone()
+            x[:, column] = bend(x[:, column])
+            return super().forward(x)
+
+    with pytest.raises(UnsupportedError, match=r"Bent changes large encoded values|sees the encoded row itself"):
+        trace(Bent(nn.Linear(WIDTH, 8), nn.ReLU(), nn.Linear(8, 2)), WIDTH, 4)

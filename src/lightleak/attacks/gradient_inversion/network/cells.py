@@ -24,6 +24,9 @@ PROBES = 6
 SAME = 1e-9
 """Relative difference in float64 below which two computations are the same."""
 
+FAR = (10.0, -10.0, 100.0, -100.0)
+"""Factors of random encoded values at which a layer must see them as it sees small ones: a clip shows there."""
+
 ABSENT = 1e-5
 """Standardized blocks: part of the block's common vector within which those of absent categories agree."""
 
@@ -39,6 +42,10 @@ class Affine:
 
     weight: Tensor
     bias: Tensor
+
+    def of(self, x: Tensor) -> Tensor:
+        """``[n, F]`` of encoded rows ``[n, d]``."""
+        return x @ self.weight.T + self.bias
 
 
 @dataclass(frozen=True)
@@ -198,7 +205,7 @@ def affine_inputs(inputs: Tensor, encoder: TableEncoder) -> Affine | None:
     at = encoder.numerical_positions
     weight[:, at] = by_cell[at].T
     found = Affine(weight, bias)
-    made = exchanged_cells(encoder)[1 + width :] @ weight.T + bias
+    made = found.of(exchanged_cells(encoder)[1 + width :])
     return found if bool((made - probes).norm() <= SAME * (1e-300 + probes.norm())) else None
 
 
@@ -217,6 +224,14 @@ def exchanged_cells(encoder: TableEncoder) -> Tensor:
     for j in at:
         x[1 + j, j] = 1
     x[1 + encoder.width :, at] = torch.randn(PROBES, len(at), generator=draws, dtype=torch.float64).to(x)
+    return x
+
+
+def far_cells(encoder: TableEncoder) -> Tensor:
+    """The random rows of `exchanged_cells` with `FAR` times their numbers: float64 ``[len(FAR) PROBES, d]``."""
+    rows, at = exchanged_cells(encoder)[-PROBES:], encoder.numerical_positions
+    x = rows.repeat(len(FAR), 1)
+    x[:, at] = torch.cat([factor * rows[:, at] for factor in FAR])
     return x
 
 

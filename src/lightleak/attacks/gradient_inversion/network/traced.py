@@ -17,7 +17,14 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from lightleak.attacks.gradient_inversion.network.cells import Affine, Cells, affine_inputs, exchanged_cells
+from lightleak.attacks.gradient_inversion.network.cells import (
+    FAR,
+    Affine,
+    Cells,
+    affine_inputs,
+    exchanged_cells,
+    far_cells,
+)
 from lightleak.attacks.gradient_inversion.network.linear_forms import Forms
 from lightleak.attacks.gradient_inversion.network.row_network import RowActivations, RowNetwork
 from lightleak.attacks.gradient_inversion.network.search_view import SearchView
@@ -464,8 +471,12 @@ def trace(
         raise UnsupportedError(
             f"weights of {lacking} are shared with another layer of {title}, or computed from other parameters"
         )
-    if first not in affine:
-        require_unbent(module, first, probes)
+    if first in affine and encoder is not None:
+        far = far_cells(encoder)
+        require_unbent(module, first, far, affine[first].of(far))
+    else:
+        far = torch.cat([factor * probes for factor in FAR])
+        require_unbent(module, first, far, far)
     usable = [name for name in usable if f"{name}.weight" in own]
     inner = apart(module, [name for name in usable if name not in (first, last, *affine)], calls, probes)
     names = [first, *inner, last]
@@ -478,23 +489,24 @@ def trace(
     return TracedNetwork(module, names, searched_layer(shapes, n_rows), cells)
 
 
-FAR = (10.0, 100.0)
-"""Sizes of encoded values, in deviations, at which a first layer must see them unchanged, too."""
+def require_unbent(module: nn.Module, first: str, far: Tensor, expected: Tensor) -> None:
+    """Check that a layer sees large encoded values as it sees small ones.
 
-
-def require_unbent(module: nn.Module, first: str, probes: Tensor) -> None:
-    """Check that a layer that sees small encoded rows unchanged sees large ones so.
+    Args:
+        module: the whole.
+        first: name of the layer.
+        far: encoded rows with large values ``[n, d]``.
+        expected: inputs of the layer for these rows, by what it sees of small values ``[n, F]``.
 
     Raises:
         UnsupportedError: the module clips them, or bends them otherwise.
     """
-    for size in FAR:
-        with torch.no_grad(), watched(module, [first]) as calls:
-            module(size * probes)
-        if not same(calls[first].inputs, size * probes):
-            raise UnsupportedError(
-                f"{network_name(module)} changes large encoded values before layer {first!r} sees them, as a clip does"
-            )
+    with torch.no_grad(), watched(module, [first]) as calls:
+        module(far)
+    if not same(calls[first].inputs, expected):
+        raise UnsupportedError(
+            f"{network_name(module)} changes large encoded values before layer {first!r} sees them, as a clip does"
+        )
 
 
 def require_row_wise(module: nn.Module, probes: Tensor) -> None:
