@@ -196,17 +196,33 @@ def affine_inputs(inputs: Tensor, encoder: TableEncoder) -> Affine | None:
         inputs: ``[1 + d + PROBES, F]``.
         encoder: of the rows.
     """
-    width = encoder.width
-    base, single, probes = inputs[0], inputs[1 : 1 + width], inputs[1 + width :]
+    found = _by_exchange(inputs, encoder)
+    made, probes = found.of(exchanged_cells(encoder)[1 + encoder.width :]), inputs[1 + encoder.width :]
+    return found if bool((made - probes).norm() <= SAME * (1e-300 + probes.norm())) else None
+
+
+def affine_elements(inputs: Tensor, encoder: TableEncoder) -> Tensor:
+    """Derivatives by the numbers ``[E, m]`` of those elements that are affine in cells, large numbers included.
+
+    Args:
+        inputs: values at `exchanged_cells`, then at `far_cells` ``[n, F]``.
+        encoder: of the rows.
+    """
+    found, rows = _by_exchange(inputs, encoder), torch.cat([exchanged_cells(encoder), far_cells(encoder)])
+    is_affine = (found.of(rows) - inputs).norm(dim=0) <= SAME * inputs.norm(dim=0)
+    return found.weight[is_affine][:, encoder.numerical_positions]
+
+
+def _by_exchange(inputs: Tensor, encoder: TableEncoder) -> Affine:
+    """The affine function of rows with these values at the first of `exchanged_cells`, one exchange each."""
+    base, single = inputs[0], inputs[1 : 1 + encoder.width]
     by_cell = single - base
     weight, bias = by_cell.T * encoder.scale, base.clone()
     for block in encoder.layout.categorical:
         bias = bias + by_cell[block.slice].T @ encoder.shift[block.slice]
     at = encoder.numerical_positions
     weight[:, at] = by_cell[at].T
-    found = Affine(weight, bias)
-    made = found.of(exchanged_cells(encoder)[1 + width :])
-    return found if bool((made - probes).norm() <= SAME * (1e-300 + probes.norm())) else None
+    return Affine(weight, bias)
 
 
 def exchanged_cells(encoder: TableEncoder) -> Tensor:

@@ -21,6 +21,7 @@ from lightleak.attacks.gradient_inversion.network.cells import (
     FAR,
     Affine,
     Cells,
+    affine_elements,
     affine_inputs,
     exchanged_cells,
     far_cells,
@@ -123,6 +124,28 @@ class TracedNetwork(RowNetwork):
     def first_input(self) -> Affine | None:
         """See `RowNetwork.first_input`."""
         return None if self.cells is None else self.cells.seen
+
+    @cached_property
+    def numbers_enter_affinely(self) -> bool:
+        """See `RowNetwork.numbers_enter_affinely`."""
+        if self.cells is None:
+            return True
+        known = self.known_of_numbers(self.cells.encoder)
+        return int(torch.linalg.matrix_rank(known)) == known.shape[1]
+
+    def known_of_numbers(self, encoder: TableEncoder) -> Tensor:
+        """Affine functions of numbers that enter linear layers on which the logits depend, their slopes ``[E, m]``."""
+        rows = torch.cat([exchanged_cells(encoder), far_cells(encoder)])
+        names = [name for name, layer in self.module.named_modules() if isinstance(layer, nn.Linear)]
+        found = [rows.new_zeros(0, len(encoder.numerical_positions))]
+        with torch.enable_grad(), watched(self.module, names) as calls:
+            logits = self.module(rows.clone().requires_grad_())
+            outputs = [call.output for call in calls.values()]
+            slopes = torch.autograd.grad(logits.square().sum(), outputs, materialize_grads=True)
+        for call, slope in zip(calls.values(), slopes, strict=True):
+            if call.times == 1 and len(call.inputs) == len(rows) and bool(slope.any()):
+                found.append(affine_elements(call.inputs.detach().flatten(1), encoder))
+        return torch.cat(found)
 
     def columns(self, gradient: Tensor, x: Tensor, counts: Tensor, n_rows: int) -> Tensor:
         """See `RowNetwork.columns`."""
