@@ -218,3 +218,19 @@ def test_numbers_that_enter_attention_affinely_are_seen_to(make_batch: Any, batc
     base = make_batch(4, (4, 4))
     module = attention(base, batch_first=batch_first, bend=lambda numbers: 2 * numbers - 1)
     assert trace_any(module, base.encoder.width, 4, base.encoder).numbers_enter_affinely
+
+
+def test_a_decoder_beside_the_logits_takes_no_part(make_batch: Any) -> None:
+    class Decoding(Attention):
+        def __init__(self, layout: EncodedLayout) -> None:
+            super().__init__(layout)
+            self.decoder = nn.Linear(2, layout.width)
+
+        def forward(self, x: Tensor) -> Tensor:
+            logits = super().forward(x)
+            self.rebuilt = self.decoder(logits)
+            return logits
+
+    batch = make_batch(4, (4, 4))
+    found = ATTACKS.get("exact")().run(observed(batch, Decoding(batch.encoder.layout)).update, seed=1)
+    assert found.certificate.certified == 4

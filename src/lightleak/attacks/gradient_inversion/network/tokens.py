@@ -35,10 +35,10 @@ from lightleak.attacks.gradient_inversion.network.traced import (
     linear_layer,
     require_row_wise,
     same,
+    slopes_by_outputs,
     tests_rows,
     trace,
     untrue,
-    watched,
 )
 from lightleak.core.errors import UnsupportedError
 from lightleak.core.seeds import generator
@@ -467,20 +467,16 @@ def _identity(encoder: TableEncoder) -> Affine:
 def _watched_calls(
     module: nn.Module, names: Sequence[str], probes: Tensor
 ) -> tuple[dict[str, Call], dict[str, TokenPosition], Tensor]:
-    """Return the calls of linear layers, the positions of tokens, and the logits ``[n, classes]``.
+    """Return the calls of linear layers that the logits follow from, the positions of tokens, and the logits.
 
-    Positions are of the layers that see several vectors per row, exactly one of which the logits depend on.
+    Positions are of the layers that see several vectors per row, exactly one of which the logits ``[n, classes]``
+    depend on.
     """
-    with torch.enable_grad(), watched(module, names) as calls:
-        logits = module(probes.clone().requires_grad_())
-        weights = torch.randn(logits.shape, generator=generator(0, "margin"), dtype=torch.float64).to(logits)
-        outputs = [call.output for call in calls.values()]
-        found = torch.autograd.grad((logits * weights).sum(), outputs, materialize_grads=True)
+    calls, found, logits = slopes_by_outputs(module, names, probes)
     positions = {}
-    for (name, call), slopes in zip(calls.items(), found, strict=True):
-        for dim in (0, 1) if slopes.dim() == 3 and call.times == 1 else ():
+    for name, slopes in found.items():
+        for dim in (0, 1) if slopes.dim() == 3 and calls[name].times == 1 else ():
             reached = slopes.any(-1).any(1 - dim).nonzero().flatten().tolist()
             if len(reached) == 1 and slopes.shape[1 - dim] == len(probes):
                 positions[name] = TokenPosition(dim, reached[0])
-    plain = {name: Call(call.inputs.detach(), call.output.detach(), call.times) for name, call in calls.items()}
-    return plain, positions, logits.detach()
+    return {name: calls[name] for name in found}, positions, logits

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Self
+from typing import Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -138,13 +138,11 @@ class TracedNetwork(RowNetwork):
         rows = torch.cat([exchanged_cells(encoder), far_cells(encoder)])
         names = [name for name, layer in self.module.named_modules() if isinstance(layer, nn.Linear)]
         found = [rows.new_zeros(0, len(encoder.numerical_positions))]
-        with torch.enable_grad(), watched(self.module, names) as calls:
-            logits = self.module(rows.clone().requires_grad_())
-            outputs = [call.output for call in calls.values()]
-            slopes = torch.autograd.grad(logits.square().sum(), outputs, materialize_grads=True)
-        for call, slope in zip(calls.values(), slopes, strict=True):
-            if call.times == 1 and len(call.inputs) == len(rows) and bool(slope.any()):
-                found.append(affine_elements(call.inputs.detach().flatten(1), encoder))
+        calls, slopes, _ = slopes_by_outputs(self.module, names, rows)
+        for name, slope in slopes.items():
+            inputs = calls[name].inputs
+            if calls[name].times == 1 and len(inputs) == len(rows) and bool(slope.any()):
+                found.append(affine_elements(inputs.flatten(1), encoder))
         return torch.cat(found)
 
     def columns(self, gradient: Tensor, x: Tensor, counts: Tensor, n_rows: int) -> Tensor:
@@ -335,7 +333,7 @@ class Cut:
     """
 
     def __init__(self, module: nn.Module, first: str, searched: str, width: int, reads_rows: bool) -> None:
-        self.module, self.reads_rows, self._given = copy.deepcopy(module), reads_rows, _Given()
+        self.module, self.reads_rows, self._given = copied(module, module), reads_rows, _Given()
         self._width = width
         self._first, self._searched = linear_layer(module, first), searched
         self.takes_rows = first == searched
@@ -344,7 +342,7 @@ class Cut:
 
     def to(self, dtype: torch.dtype) -> "Cut":
         """The same in another precision."""
-        other = copy.deepcopy(self)
+        other = copied(self, self.module)
         other.module.to(dtype)
         return other
 
@@ -403,6 +401,15 @@ def linear_layer(module: nn.Module, name: str) -> nn.Linear:
     return layer
 
 
+Copied = TypeVar("Copied")
+
+
+def copied(thing: Copied, module: nn.Module) -> Copied:
+    """A copy of something that holds a module, without the graph of what a forward pass stored in the module."""
+    stored = [each for part in module.modules() for each in vars(part).values() if isinstance(each, Tensor)]
+    return copy.deepcopy(thing, {id(each): each.detach() for each in stored})
+
+
 @dataclass
 class Call:
     """What a linear layer was called with.
@@ -443,6 +450,23 @@ def watched(module: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Call]
             handle.remove()
 
 
+def slopes_by_outputs(
+    module: nn.Module, names: Sequence[str], rows: Tensor
+) -> tuple[dict[str, Call], dict[str, Tensor], Tensor]:
+    """Calls of linear layers, derivatives by the outputs of those that the logits follow from, and the logits.
+
+    No derivative leads to a decoder beside the logits, or to a gate that is open or shut.
+    """
+    with torch.enable_grad(), watched(module, names) as calls:
+        logits = module(rows.clone().requires_grad_())
+        weights = torch.randn(logits.shape, generator=generator(0, "margin"), dtype=torch.float64).to(logits)
+        outputs = [call.output for call in calls.values()]
+        slopes = torch.autograd.grad((logits * weights).sum(), outputs, allow_unused=True) if outputs else ()
+    plain = {name: Call(call.inputs.detach(), call.output.detach(), call.times) for name, call in calls.items()}
+    found = {name: slope for name, slope in zip(calls, slopes, strict=True) if slope is not None}
+    return plain, found, logits.detach()
+
+
 def trace(
     module: nn.Module,
     width: int,
@@ -474,6 +498,8 @@ def trace(
             raise UnsupportedError(f"{title} does not compute in float64: {' '.join(str(error).split())}") from error
     require_row_wise(module, probes)
     usable = [name for name, call in calls.items() if tests_rows(module.get_submodule(name), call)]
+    reached = slopes_by_outputs(module, usable, probes)[1]
+    usable = [name for name in usable if name in reached]
     first = next((name for name in usable if same(calls[name].inputs, probes)), None)
     affine = {} if first is not None or encoder is None else affine_layers(module, usable, encoder)
     if first is None:
@@ -615,7 +641,7 @@ def apart(module: nn.Module, names: Sequence[str], calls: dict[str, Call], probe
 
 def untrue(network: TracedNetwork, probes: Tensor) -> set[str]:
     """Layers whose gradient is not the sum of their rows' products, as their weights are used elsewhere too."""
-    tried = copy.deepcopy(network.module).requires_grad_(True)
+    tried = copied(network.module, network.module).requires_grad_(True)
     labels = torch.arange(len(probes), device=probes.device) % network.n_classes
     sums = network.gradient(probes, nn.functional.one_hot(labels, network.n_classes).to(probes), len(probes))
     with torch.enable_grad():
