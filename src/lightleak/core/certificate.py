@@ -47,7 +47,8 @@ class Certificate:
         residual: norm of the observed gradient minus that of the reconstruction, relative to the observed one's.
         status: per row, in the order of the reconstruction: ``certified`` (its categories, its label and how often it
             occurs are proven: no other row could pass the same tests), ``likely`` (the best explanation found, not
-            proven) or ``missing`` (nothing found: the row is a guess from the prior).
+            proven) or ``missing`` (nothing found: the row is a guess from the prior). In a table without categories a
+            row is certified only with its numbers, the normalized ones where ``normalized_proven`` is given.
         digits: per row, whether its numbers are proven as well: each lies within `NUMBERS_WITHIN` of the true one.
             False for rows that occur more than once, of whose numbers only the mean shows.
         multiplicity: per row, how many rows of the batch are equal to it, its label aside.

@@ -11,6 +11,9 @@ import pytest
 import torch
 
 from lightleak.attacks import ATTACKS
+from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
+from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows
+from lightleak.core.certificate import Feasibility
 from lightleak.core.errors import ObservationError
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import generator, numpy_generator
@@ -97,3 +100,26 @@ def test_a_gradient_of_nothing_is_refused_by_the_joint_fit() -> None:
 def nothing() -> ClientUpdate:
     update, *_ = update_of((2, 1, 0), 4)
     return replace(update, update={name: torch.zeros_like(value) for name, value in update.update.items()})
+
+
+@pytest.mark.parametrize(
+    ("table", "normalized", "certified"),
+    [("numbers", None, "110"), ("numbers", [True, False, True], "101"), ("one category", None, "111")],
+)
+def test_a_row_of_numbers_is_certified_only_with_its_numbers(
+    table: str, normalized: list[bool] | None, certified: str
+) -> None:
+    """A proven label alone is no proven row: behind noise labels show long before numbers do."""
+    encoder, attack, yes = update_of(TABLES[table], 3)[1], ATTACKS.get("exact")(), torch.ones(3, dtype=torch.bool)
+    digits = torch.tensor([True, True, False]) if normalized is None else ~yes
+    found = CertifiedRows(
+        torch.zeros(3, encoder.width),
+        torch.zeros(3, dtype=torch.long),
+        pd.DataFrame(),
+        0.0,
+        Proof(yes, digits),
+        torch.ones(3, dtype=torch.long),
+        Feasibility((), (), (), 0.0, "exact", ""),
+        normalized_proven=None if normalized is None else torch.tensor(normalized),
+    ).reconstruction(attack.name, attack.threat_model, encoder, 0.0)
+    assert [status == "certified" for status in found.certificate.status] == [one == "1" for one in certified]

@@ -1,5 +1,6 @@
 """Networks whose first layer sees embedded cells: what it says of cells, against the rows themselves."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -181,3 +182,48 @@ def test_no_exchange_changes_what_is_seen_by_less_than_the_least(make_batch: Any
         equal.tables[0].weight[1] = equal.tables[0].weight[3]
     found = trace(equal, encoder.width, 6, encoder).first_input
     assert found is not None and least_exchange(space, found) < 1e-9
+
+
+class Bent(Embedded):
+    """Numbers are changed before the first layer sees them."""
+
+    def __init__(self, layout: EncodedLayout, bend: Callable[[Tensor], Tensor]) -> None:
+        super().__init__(layout, "looked up")
+        self.bend = bend
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.clone()
+        x[:, self.numbers] = self.bend(x[:, self.numbers])
+        return super().forward(x)
+
+
+@pytest.mark.parametrize(("low", "high"), [(-3.5, 3.5), (-60.0, 60.0), (None, 5.0), (-5.0, None)])
+def test_a_clip_of_numbers_beside_embeddings_is_refused(make_batch: Any, low: float | None, high: float | None) -> None:
+    encoder = make_batch(8).encoder
+    module = Bent(encoder.layout, lambda numbers: numbers.clamp(low, high))
+    with pytest.raises(UnsupportedError, match=r"Bent changes large encoded values before layer 'first' sees them"):
+        trace(module, encoder.width, 8, encoder)
+
+
+class Beside(Embedded):
+    """The first layer sees embeddings alone; numbers pass another function and a layer of their own."""
+
+    def __init__(self, layout: EncodedLayout, bend: Callable[[Tensor], Tensor]) -> None:
+        super().__init__(layout, "looked up")
+        self.bend = bend
+        self.first = nn.Linear(3 * len(layout.categorical), 30)
+        self.own = nn.Linear(len(self.numbers), 30)
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = [self.tables[k](x[:, block.slice].argmax(-1)) for k, block in enumerate(self.layout.categorical)]
+        own = torch.tanh(self.own(self.bend(x[:, self.numbers])))
+        return self.out(torch.tanh(self.inner(nn.functional.gelu(self.first(torch.cat(parts, 1))) + own)))
+
+
+@pytest.mark.parametrize(("bend", "affine"), [(lambda numbers: 2 * numbers + 1, True), (torch.abs, False)])
+def test_it_is_seen_how_numbers_enter_beside_the_first_layer(
+    make_batch: Any, bend: Callable[[Tensor], Tensor], affine: bool
+) -> None:
+    encoder = make_batch(8).encoder
+    network = trace(Beside(encoder.layout, bend), encoder.width, 8, encoder)
+    assert network.names[0] == "first" and network.numbers_enter_affinely == affine

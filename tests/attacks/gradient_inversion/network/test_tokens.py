@@ -1,5 +1,6 @@
 """Networks that mix vectors of cells before any layer sees one vector per row."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from lightleak.core.errors import UnsupportedError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.seeds import generator
 from lightleak.data.layout import EncodedLayout
+from lightleak.metrics.certificate import wrong_certificates
 from lightleak.protocols.fedsgd import client_update
 from lightleak.targets.own import hand_over
 from lightleak.targets.spec import NetworkSpec
@@ -27,8 +29,15 @@ from lightleak.targets.spec import NetworkSpec
 class Attention(nn.Module):
     """A user's own module: a vector per cell, a CLS token, one block of PyTorch's encoder."""
 
-    def __init__(self, layout: EncodedLayout, batch_first: bool = True, dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        layout: EncodedLayout,
+        batch_first: bool = True,
+        dropout: float = 0.0,
+        bend: Callable[[Tensor], Tensor] = lambda numbers: numbers,
+    ) -> None:
         super().__init__()
+        self.bend = bend
         self.layout, self.batch_first = layout, batch_first
         self.numbers = [block.start for block in layout.numerical]
         self.tables = nn.ModuleList(nn.Embedding(block.width, 16) for block in layout.categorical)
@@ -39,7 +48,7 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         cells = [table(x[:, b.slice].argmax(-1)) for table, b in zip(self.tables, self.layout.categorical, strict=True)]
-        numbers = x[:, self.numbers].unsqueeze(-1) * self.weight + self.bias
+        numbers = self.bend(x[:, self.numbers]).unsqueeze(-1) * self.weight + self.bias
         tokens = torch.cat([self.cls.expand(len(x), 1, -1), numbers, torch.stack(cells, 1)], 1)
         if self.batch_first:
             return self.out(self.block(tokens)[:, 0])
@@ -86,9 +95,9 @@ def test_dropout_is_refused(make_batch: Any) -> None:
         trace_any(Attention(batch.encoder.layout, dropout=0.1), batch.encoder.width, 8, batch.encoder)
 
 
-def attention(batch: Any) -> Attention:
+def attention(batch: Any, **options: Any) -> Attention:
     torch.manual_seed(3)
-    return Attention(batch.encoder.layout)
+    return Attention(batch.encoder.layout, **options)
 
 
 def observed(batch: Any, module: Attention) -> Any:
@@ -184,3 +193,44 @@ def test_the_layer_whose_gradient_shows_rows_most_clearly_is_searched(make_batch
         update = {**observed, f"{names[1 - searched]}.weight": blurred}
         network = trace_any(module, batch.encoder.width, 8, batch.encoder, update)
         assert network.names == names and network.searched == searched
+
+
+BENDS = {
+    "abs": torch.abs,
+    "sin": lambda numbers: torch.sin(3 * numbers),
+    "clip": lambda numbers: numbers.clamp(-3.5, 3.5),
+    "clip of one side": lambda numbers: numbers.clamp(max=5.0),
+}
+
+
+@pytest.mark.parametrize("bend", BENDS)
+def test_numbers_that_enter_attention_by_another_function_are_not_proven(make_batch: Any, bend: str) -> None:
+    """Several numbers look alike to such a network, also where each is determined among its neighbors."""
+    batch = observed(base := make_batch(4, (4, 4)), attention(base, bend=BENDS[bend]))
+    found = ATTACKS.get("exact")().run(batch.update, seed=1)
+    assert not any(found.certificate.digits)
+    assert wrong_certificates(found, batch.truth, batch.encoder) == (0, 0)
+    assert not row_network(batch.update).cells.numbers
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_numbers_that_enter_attention_affinely_are_seen_to(make_batch: Any, batch_first: bool) -> None:
+    base = make_batch(4, (4, 4))
+    module = attention(base, batch_first=batch_first, bend=lambda numbers: 2 * numbers - 1)
+    assert trace_any(module, base.encoder.width, 4, base.encoder).numbers_enter_affinely
+
+
+def test_a_decoder_beside_the_logits_takes_no_part(make_batch: Any) -> None:
+    class Decoding(Attention):
+        def __init__(self, layout: EncodedLayout) -> None:
+            super().__init__(layout)
+            self.decoder = nn.Linear(2, layout.width)
+
+        def forward(self, x: Tensor) -> Tensor:
+            logits = super().forward(x)
+            self.rebuilt = self.decoder(logits)
+            return logits
+
+    batch = make_batch(4, (4, 4))
+    found = ATTACKS.get("exact")().run(observed(batch, Decoding(batch.encoder.layout)).update, seed=1)
+    assert found.certificate.certified == 4

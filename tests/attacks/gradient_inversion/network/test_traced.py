@@ -220,3 +220,40 @@ def test_what_cannot_be_cut_is_refused_with_the_reason(module: nn.Module, why: s
 def test_known_running_statistics_leave_rows_apart() -> None:
     module = nn.Sequential(nn.Linear(WIDTH, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)).eval()
     assert isinstance(trace(module, WIDTH, 4), TracedNetwork)
+
+
+@pytest.mark.parametrize("bend", [lambda x: x.clamp(max=5), lambda x: x.clamp(min=-5), torch.abs])
+@pytest.mark.parametrize("column", range(WIDTH))
+def test_a_column_bent_on_one_side_is_refused(bend: Callable[[Tensor], Tensor], column: int) -> None:
+    class Bent(nn.Sequential):
+        def forward(self, x: Tensor) -> Tensor:
+            x = x.clone()
+            x[:, column] = bend(x[:, column])
+            return super().forward(x)
+
+    with pytest.raises(UnsupportedError, match=r"Bent changes large encoded values|sees the encoded row itself"):
+        trace(Bent(nn.Linear(WIDTH, 8), nn.ReLU(), nn.Linear(8, 2)), WIDTH, 4)
+
+
+class Beside(nn.Module):
+    """A layer is called, on rows or on what a layer returns, and no derivative leads from the logits to it."""
+
+    def __init__(self, gates: bool) -> None:
+        super().__init__()
+        self.gate = nn.Linear(WIDTH, 12) if gates else None
+        self.first, self.inner, self.out = nn.Linear(WIDTH, 12), nn.Linear(12, 12), nn.Linear(12, 2)
+        self.decoder = nn.Linear(12, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate = 1 if self.gate is None else (self.gate(x) > 0).to(x)
+        h = gate * torch.relu(self.first(x))
+        self.rebuilt = self.decoder(h)
+        return self.out(torch.relu(self.inner(h)))
+
+
+@pytest.mark.parametrize("gates", [False, True])
+def test_layers_that_the_logits_do_not_follow_from_test_nothing(gates: bool) -> None:
+    network, rows = trace(Beside(gates), WIDTH, 4), torch.randn(4, WIDTH, dtype=torch.float64)
+    assert network.names == ("first", "inner", "out")
+    network.errors(network.forward(rows), torch.ones(4, 2).double())
+    assert network.view().to(torch.float32).n_classes == 2  # copied after a pass that stored its graph

@@ -162,9 +162,11 @@ class CertifiedRows:
         self, attack: str, threat_model: ThreatModel, encoder: TableEncoder, began: float
     ) -> Reconstruction:
         """The same as a reconstruction, whose work began at ``began`` (`time.perf_counter`)."""
-        found: list[RowStatus] = ["certified" if proven else "likely" for proven in self.proof.cells.tolist()]
+        proven, seen = self.proof.cells, self.normalized_proven
+        if not encoder.layout.categorical:  # of numbers alone, a label without digits is no row
+            proven = self.proof.digits if seen is None else proven & seen
+        found: list[RowStatus] = ["certified" if is_proven else "likely" for is_proven in proven.tolist()]
         guesses: list[RowStatus] = ["missing"]
-        seen = self.normalized_proven
         normalized_proven = () if seen is None else (*seen.tolist(), *[False] * self.guesses)
         return Reconstruction(
             attack=attack,

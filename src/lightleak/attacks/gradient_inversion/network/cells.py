@@ -24,6 +24,9 @@ PROBES = 6
 SAME = 1e-9
 """Relative difference in float64 below which two computations are the same."""
 
+FAR = (10.0, -10.0, 100.0, -100.0)
+"""Factors of random encoded values at which a layer must see them as it sees small ones: a clip shows there."""
+
 ABSENT = 1e-5
 """Standardized blocks: part of the block's common vector within which those of absent categories agree."""
 
@@ -39,6 +42,10 @@ class Affine:
 
     weight: Tensor
     bias: Tensor
+
+    def of(self, x: Tensor) -> Tensor:
+        """``[n, F]`` of encoded rows ``[n, d]``."""
+        return x @ self.weight.T + self.bias
 
 
 @dataclass(frozen=True)
@@ -189,17 +196,33 @@ def affine_inputs(inputs: Tensor, encoder: TableEncoder) -> Affine | None:
         inputs: ``[1 + d + PROBES, F]``.
         encoder: of the rows.
     """
-    width = encoder.width
-    base, single, probes = inputs[0], inputs[1 : 1 + width], inputs[1 + width :]
+    found = _by_exchange(inputs, encoder)
+    made, probes = found.of(exchanged_cells(encoder)[1 + encoder.width :]), inputs[1 + encoder.width :]
+    return found if bool((made - probes).norm() <= SAME * (1e-300 + probes.norm())) else None
+
+
+def affine_elements(inputs: Tensor, encoder: TableEncoder) -> Tensor:
+    """Derivatives by the numbers ``[E, m]`` of those elements that are affine in cells, large numbers included.
+
+    Args:
+        inputs: values at `exchanged_cells`, then at `far_cells` ``[n, F]``.
+        encoder: of the rows.
+    """
+    found, rows = _by_exchange(inputs, encoder), torch.cat([exchanged_cells(encoder), far_cells(encoder)])
+    is_affine = (found.of(rows) - inputs).norm(dim=0) <= SAME * inputs.norm(dim=0)
+    return found.weight[is_affine][:, encoder.numerical_positions]
+
+
+def _by_exchange(inputs: Tensor, encoder: TableEncoder) -> Affine:
+    """The affine function of rows with these values at the first of `exchanged_cells`, one exchange each."""
+    base, single = inputs[0], inputs[1 : 1 + encoder.width]
     by_cell = single - base
     weight, bias = by_cell.T * encoder.scale, base.clone()
     for block in encoder.layout.categorical:
         bias = bias + by_cell[block.slice].T @ encoder.shift[block.slice]
     at = encoder.numerical_positions
     weight[:, at] = by_cell[at].T
-    found = Affine(weight, bias)
-    made = exchanged_cells(encoder)[1 + width :] @ weight.T + bias
-    return found if bool((made - probes).norm() <= SAME * (1e-300 + probes.norm())) else None
+    return Affine(weight, bias)
 
 
 def exchanged_cells(encoder: TableEncoder) -> Tensor:
@@ -217,6 +240,14 @@ def exchanged_cells(encoder: TableEncoder) -> Tensor:
     for j in at:
         x[1 + j, j] = 1
     x[1 + encoder.width :, at] = torch.randn(PROBES, len(at), generator=draws, dtype=torch.float64).to(x)
+    return x
+
+
+def far_cells(encoder: TableEncoder) -> Tensor:
+    """The random rows of `exchanged_cells` with `FAR` times their numbers: float64 ``[len(FAR) PROBES, d]``."""
+    rows, at = exchanged_cells(encoder)[-PROBES:], encoder.numerical_positions
+    x = rows.repeat(len(FAR), 1)
+    x[:, at] = torch.cat([factor * rows[:, at] for factor in FAR])
     return x
 
 

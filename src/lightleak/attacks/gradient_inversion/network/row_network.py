@@ -39,6 +39,8 @@ class RowNetwork(ABC):
         peels: what known rows leave of a gradient is the gradient of the other rows.
         first_sees_cells: the first tested layer sees a sum of one vector per cell, so that its gradient gives linear
             equations on cells.
+        numbers_enter_affinely: every number follows from affine functions of cells that enter the network. Behind an
+            absolute value or a clip several numbers look alike, and none is proven.
         search_share: share of a search's starts that pay; trials of a number shrink by its root. Less than 1 where a
             candidate costs much.
     """
@@ -47,6 +49,11 @@ class RowNetwork(ABC):
     peels: ClassVar[bool] = True
     first_sees_cells: ClassVar[bool] = True
     search_share: ClassVar[float] = 1.0
+
+    @property
+    def numbers_enter_affinely(self) -> bool:
+        """See above: true of networks whose first tested layer sees the row itself."""
+        return True
 
     @property
     @abstractmethod

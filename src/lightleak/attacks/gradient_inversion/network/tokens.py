@@ -15,10 +15,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from lightleak.attacks.gradient_inversion.network.cells import PROBES as NEAR
 from lightleak.attacks.gradient_inversion.network.cells import (
     Affine,
     Cells,
     exchanged_cells,
+    far_cells,
     gradients_by,
     mean_cross_entropy,
 )
@@ -33,10 +35,10 @@ from lightleak.attacks.gradient_inversion.network.traced import (
     linear_layer,
     require_row_wise,
     same,
+    slopes_by_outputs,
     tests_rows,
     trace,
     untrue,
-    watched,
 )
 from lightleak.core.errors import UnsupportedError
 from lightleak.core.seeds import generator
@@ -122,6 +124,11 @@ class TokenNetwork(TracedNetwork):
     @property
     def _width(self) -> int:
         return len(self.cells.seen.bias)
+
+    def known_of_numbers(self, encoder: TableEncoder) -> Tensor:
+        """See `TracedNetwork.known_of_numbers`: numbers that multiply a vector enter affinely, too."""
+        known = super().known_of_numbers(encoder)
+        return torch.cat([known, torch.eye(known.shape[1]).to(known)[sorted(self.cells.numbers)]])
 
     def columns(self, gradient: Tensor, x: Tensor, counts: Tensor, n_rows: int) -> Tensor:
         """See `RowNetwork.columns`: a substitute gradient that shows the same categories and constants."""
@@ -305,7 +312,8 @@ def find_number_embeddings(module: nn.Module, encoder: TableEncoder) -> dict[int
     Returns:
         Embeddings by numerical column.
     """
-    rows = exchanged_cells(encoder)[1 + encoder.width :]
+    near = exchanged_cells(encoder)[-NEAR:]
+    rows = torch.cat([near, far_cells(encoder)])
     names = [name for name, parameter in module.named_parameters() if parameter.dim() in (1, 2)]
     weights = torch.randn(module(rows[:1]).shape[-1], generator=generator(0, "margin"), dtype=torch.float64).to(rows)
     each = [gradients_by(module, names, row.unsqueeze(0), lambda logits: (logits @ weights).sum()) for row in rows]
@@ -315,7 +323,7 @@ def find_number_embeddings(module: nn.Module, encoder: TableEncoder) -> dict[int
             stacked = torch.stack([_rows_of(gradients[name], transposed) for gradients in each])
             if stacked.shape[1] > MOST_VECTORS or stacked.shape[2] < 2:
                 continue
-            for row in stacked.any(-1).all(0).nonzero().flatten().tolist():
+            for row in stacked[:NEAR].any(-1).all(0).nonzero().flatten().tolist():
                 candidate = ParameterRow(name, transposed, row), stacked[:, row]
                 candidates.setdefault(stacked.shape[2], []).append(candidate)
     found: dict[int, NumberEmbedding] = {}
@@ -329,14 +337,15 @@ def _match(candidates: list[tuple[ParameterRow, Tensor]], numbers: Tensor, found
 
     Args:
         candidates: parameter rows and their gradients ``[rows, e]``.
-        numbers: encoded numbers of the same rows ``[rows, m]``.
+        numbers: encoded numbers of the same rows, the first `NEAR` of them small ``[rows, m]``.
         found: embeddings by column.
     """
     gradients = torch.stack([gradient for _, gradient in candidates])
     direction = torch.randn(gradients.shape[-1], generator=generator(0, "mixed"), dtype=torch.float64)
-    projected = gradients @ direction.to(numbers)
+    projected = gradients[:, :NEAR] @ direction.to(numbers)
     for j in range(numbers.shape[1]):
-        design = torch.stack([numbers[:, j], torch.ones_like(numbers[:, j])], 1)
+        every = torch.stack([numbers[:, j], torch.ones_like(numbers[:, j])], 1)
+        design = every[:NEAR]
         inverse = torch.linalg.pinv(design)
         for at, (bias, gradient) in enumerate(candidates):
             ratios = projected / projected[at]
@@ -344,9 +353,12 @@ def _match(candidates: list[tuple[ParameterRow, Tensor]], numbers: Tensor, found
             misfit, size = (ratios - fits @ design.T).norm(dim=1), ratios.norm(dim=1)
             affine = (misfit <= PRESENT * size) & (fits[:, 0].abs() > PRESENT * size)
             for other in affine.nonzero().flatten().tolist():
-                factors = design @ fits[other]
-                difference = (gradients[other] - factors.unsqueeze(1) * gradient).norm()
-                if j not in found and bool(difference <= PRESENT * gradients[other].norm()):
+                difference = (gradients[other] - (every @ fits[other]).unsqueeze(1) * gradient).norm(dim=1)
+                allowed = PRESENT * (every.abs() @ fits[other].abs()) * gradient.norm(dim=1)
+                # Attention may pay no heed to a large number, and then nothing is seen of it.
+                seen = numbers[NEAR:, j][gradient[NEAR:].any(1)]
+                is_seen = bool((seen > 0).any() and (seen < 0).any())
+                if j not in found and is_seen and bool((difference <= allowed).all()):
                     slope, offset = fits[other].tolist()
                     found[j] = NumberEmbedding(candidates[other][0], bias, slope, offset)
 
@@ -455,20 +467,16 @@ def _identity(encoder: TableEncoder) -> Affine:
 def _watched_calls(
     module: nn.Module, names: Sequence[str], probes: Tensor
 ) -> tuple[dict[str, Call], dict[str, TokenPosition], Tensor]:
-    """Return the calls of linear layers, the positions of tokens, and the logits ``[n, classes]``.
+    """Return the calls of linear layers that the logits follow from, the positions of tokens, and the logits.
 
-    Positions are of the layers that see several vectors per row, exactly one of which the logits depend on.
+    Positions are of the layers that see several vectors per row, exactly one of which the logits ``[n, classes]``
+    depend on.
     """
-    with torch.enable_grad(), watched(module, names) as calls:
-        logits = module(probes.clone().requires_grad_())
-        weights = torch.randn(logits.shape, generator=generator(0, "margin"), dtype=torch.float64).to(logits)
-        outputs = [call.output for call in calls.values()]
-        found = torch.autograd.grad((logits * weights).sum(), outputs, materialize_grads=True)
+    calls, found, logits = slopes_by_outputs(module, names, probes)
     positions = {}
-    for (name, call), slopes in zip(calls.items(), found, strict=True):
-        for dim in (0, 1) if slopes.dim() == 3 and call.times == 1 else ():
+    for name, slopes in found.items():
+        for dim in (0, 1) if slopes.dim() == 3 and calls[name].times == 1 else ():
             reached = slopes.any(-1).any(1 - dim).nonzero().flatten().tolist()
             if len(reached) == 1 and slopes.shape[1 - dim] == len(probes):
                 positions[name] = TokenPosition(dim, reached[0])
-    plain = {name: Call(call.inputs.detach(), call.output.detach(), call.times) for name, call in calls.items()}
-    return plain, positions, logits.detach()
+    return {name: calls[name] for name in found}, positions, logits

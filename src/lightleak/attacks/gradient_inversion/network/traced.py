@@ -12,12 +12,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Self
+from typing import Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from lightleak.attacks.gradient_inversion.network.cells import Affine, Cells, affine_inputs, exchanged_cells
+from lightleak.attacks.gradient_inversion.network.cells import (
+    FAR,
+    Affine,
+    Cells,
+    affine_elements,
+    affine_inputs,
+    exchanged_cells,
+    far_cells,
+)
 from lightleak.attacks.gradient_inversion.network.linear_forms import Forms
 from lightleak.attacks.gradient_inversion.network.row_network import RowActivations, RowNetwork
 from lightleak.attacks.gradient_inversion.network.search_view import SearchView
@@ -116,6 +124,26 @@ class TracedNetwork(RowNetwork):
     def first_input(self) -> Affine | None:
         """See `RowNetwork.first_input`."""
         return None if self.cells is None else self.cells.seen
+
+    @cached_property
+    def numbers_enter_affinely(self) -> bool:
+        """See `RowNetwork.numbers_enter_affinely`."""
+        if self.cells is None:
+            return True
+        known = self.known_of_numbers(self.cells.encoder)
+        return int(torch.linalg.matrix_rank(known)) == known.shape[1]
+
+    def known_of_numbers(self, encoder: TableEncoder) -> Tensor:
+        """Affine functions of numbers that enter linear layers on which the logits depend, their slopes ``[E, m]``."""
+        rows = torch.cat([exchanged_cells(encoder), far_cells(encoder)])
+        names = [name for name, layer in self.module.named_modules() if isinstance(layer, nn.Linear)]
+        found = [rows.new_zeros(0, len(encoder.numerical_positions))]
+        calls, slopes, _ = slopes_by_outputs(self.module, names, rows)
+        for name, slope in slopes.items():
+            inputs = calls[name].inputs
+            if calls[name].times == 1 and len(inputs) == len(rows) and bool(slope.any()):
+                found.append(affine_elements(inputs.flatten(1), encoder))
+        return torch.cat(found)
 
     def columns(self, gradient: Tensor, x: Tensor, counts: Tensor, n_rows: int) -> Tensor:
         """See `RowNetwork.columns`."""
@@ -305,7 +333,7 @@ class Cut:
     """
 
     def __init__(self, module: nn.Module, first: str, searched: str, width: int, reads_rows: bool) -> None:
-        self.module, self.reads_rows, self._given = copy.deepcopy(module), reads_rows, _Given()
+        self.module, self.reads_rows, self._given = copied(module, module), reads_rows, _Given()
         self._width = width
         self._first, self._searched = linear_layer(module, first), searched
         self.takes_rows = first == searched
@@ -314,7 +342,7 @@ class Cut:
 
     def to(self, dtype: torch.dtype) -> "Cut":
         """The same in another precision."""
-        other = copy.deepcopy(self)
+        other = copied(self, self.module)
         other.module.to(dtype)
         return other
 
@@ -373,6 +401,15 @@ def linear_layer(module: nn.Module, name: str) -> nn.Linear:
     return layer
 
 
+Copied = TypeVar("Copied")
+
+
+def copied(thing: Copied, module: nn.Module) -> Copied:
+    """A copy of something that holds a module, without the graph of what a forward pass stored in the module."""
+    stored = [each for part in module.modules() for each in vars(part).values() if isinstance(each, Tensor)]
+    return copy.deepcopy(thing, {id(each): each.detach() for each in stored})
+
+
 @dataclass
 class Call:
     """What a linear layer was called with.
@@ -413,6 +450,23 @@ def watched(module: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Call]
             handle.remove()
 
 
+def slopes_by_outputs(
+    module: nn.Module, names: Sequence[str], rows: Tensor
+) -> tuple[dict[str, Call], dict[str, Tensor], Tensor]:
+    """Calls of linear layers, derivatives by the outputs of those that the logits follow from, and the logits.
+
+    No derivative leads to a decoder beside the logits, or to a gate that is open or shut.
+    """
+    with torch.enable_grad(), watched(module, names) as calls:
+        logits = module(rows.clone().requires_grad_())
+        weights = torch.randn(logits.shape, generator=generator(0, "margin"), dtype=torch.float64).to(logits)
+        outputs = [call.output for call in calls.values()]
+        slopes = torch.autograd.grad((logits * weights).sum(), outputs, allow_unused=True) if outputs else ()
+    plain = {name: Call(call.inputs.detach(), call.output.detach(), call.times) for name, call in calls.items()}
+    found = {name: slope for name, slope in zip(calls, slopes, strict=True) if slope is not None}
+    return plain, found, logits.detach()
+
+
 def trace(
     module: nn.Module,
     width: int,
@@ -444,6 +498,8 @@ def trace(
             raise UnsupportedError(f"{title} does not compute in float64: {' '.join(str(error).split())}") from error
     require_row_wise(module, probes)
     usable = [name for name, call in calls.items() if tests_rows(module.get_submodule(name), call)]
+    reached = slopes_by_outputs(module, usable, probes)[1]
+    usable = [name for name in usable if name in reached]
     first = next((name for name in usable if same(calls[name].inputs, probes)), None)
     affine = {} if first is not None or encoder is None else affine_layers(module, usable, encoder)
     if first is None:
@@ -464,8 +520,12 @@ def trace(
         raise UnsupportedError(
             f"weights of {lacking} are shared with another layer of {title}, or computed from other parameters"
         )
-    if first not in affine:
-        require_unbent(module, first, probes)
+    if first in affine and encoder is not None:
+        far = far_cells(encoder)
+        require_unbent(module, first, far, affine[first].of(far))
+    else:
+        far = torch.cat([factor * probes for factor in FAR])
+        require_unbent(module, first, far, far)
     usable = [name for name in usable if f"{name}.weight" in own]
     inner = apart(module, [name for name in usable if name not in (first, last, *affine)], calls, probes)
     names = [first, *inner, last]
@@ -478,23 +538,24 @@ def trace(
     return TracedNetwork(module, names, searched_layer(shapes, n_rows), cells)
 
 
-FAR = (10.0, 100.0)
-"""Sizes of encoded values, in deviations, at which a first layer must see them unchanged, too."""
+def require_unbent(module: nn.Module, first: str, far: Tensor, expected: Tensor) -> None:
+    """Check that a layer sees large encoded values as it sees small ones.
 
-
-def require_unbent(module: nn.Module, first: str, probes: Tensor) -> None:
-    """Check that a layer that sees small encoded rows unchanged sees large ones so.
+    Args:
+        module: the whole.
+        first: name of the layer.
+        far: encoded rows with large values ``[n, d]``.
+        expected: inputs of the layer for these rows, by what it sees of small values ``[n, F]``.
 
     Raises:
         UnsupportedError: the module clips them, or bends them otherwise.
     """
-    for size in FAR:
-        with torch.no_grad(), watched(module, [first]) as calls:
-            module(size * probes)
-        if not same(calls[first].inputs, size * probes):
-            raise UnsupportedError(
-                f"{network_name(module)} changes large encoded values before layer {first!r} sees them, as a clip does"
-            )
+    with torch.no_grad(), watched(module, [first]) as calls:
+        module(far)
+    if not same(calls[first].inputs, expected):
+        raise UnsupportedError(
+            f"{network_name(module)} changes large encoded values before layer {first!r} sees them, as a clip does"
+        )
 
 
 def require_row_wise(module: nn.Module, probes: Tensor) -> None:
@@ -580,7 +641,7 @@ def apart(module: nn.Module, names: Sequence[str], calls: dict[str, Call], probe
 
 def untrue(network: TracedNetwork, probes: Tensor) -> set[str]:
     """Layers whose gradient is not the sum of their rows' products, as their weights are used elsewhere too."""
-    tried = copy.deepcopy(network.module).requires_grad_(True)
+    tried = copied(network.module, network.module).requires_grad_(True)
     labels = torch.arange(len(probes), device=probes.device) % network.n_classes
     sums = network.gradient(probes, nn.functional.one_hot(labels, network.n_classes).to(probes), len(probes))
     with torch.enable_grad():

@@ -51,12 +51,20 @@ def proven_rows(residual: Residual, space: RowDomain, scaled: bool = False) -> P
         scaled: the gradient was multiplied by what rows that occur once have in common; were they rows that all occur
             twice, it would be another factor.
     """
+    proof = _proven_rows(residual, space, scaled)
+    if not bool(proof.digits.any()) or residual.network.numbers_enter_affinely:
+        return proof
+    return Proof(proof.cells, torch.zeros_like(proof.digits))
+
+
+def _proven_rows(residual: Residual, space: RowDomain, scaled: bool) -> Proof:
+    """The same where numbers enter affinely."""
     if not len(residual.x) or residual.rows_left < 0:
         return Proof.nothing(residual.x)
     distinct, which = residual.x.unique(dim=0, return_inverse=True)
     if len(distinct) < len(residual.x):  # one row was found twice, by its labels
         counts = residual.counts.new_zeros(len(distinct), residual.counts.shape[1]).index_add(0, which, residual.counts)
-        return proven_rows(residual.explaining(distinct, counts), space, scaled)[which]
+        return _proven_rows(residual.explaining(distinct, counts), space, scaled)[which]
     explained = residual.rows_left == 0 and residual.relative < EXPLAINED
     cells_first = residual.network.first_sees_cells
     together = proven_together(residual, space) if explained and cells_first else Proof.nothing(residual.x)
