@@ -177,8 +177,8 @@ class Setting:
         defense = None if self.noise is None else GaussianNoise(self.noise)
         statistics = self.attack == "gradinversion"
         network = published_network(self.dataset, self.network, data_folder) if self.one_network else None
-        clients = FreshClients(people, spec, seed, True, statistics, defense, network=network)
-        return clients.observe(self.batch_size, index)
+        fresh = FreshClients(people, spec, seed, True, statistics, defense, network=network)
+        return fresh.observe(self.batch_size, index)
 
 
 def made_facts(dataset: str, data_folder: str | None) -> dict[str, Any]:
