@@ -267,6 +267,17 @@ def test_seeds_are_pooled_with_an_interval_over_them(sections_of) -> None:
     assert found.lines("memorization")["PLG-MI"] == [".0750", ".0780", "53.0% (27.6 to 78.4)", "1,500"]
 
 
+def test_the_share_is_that_of_all_evaluations_as_among_the_measures(sections_of) -> None:
+    shares = {0: 0.70, 1: 0.50, 2: 0.48}
+    made = [row for index, share in shares.items() for row in rows("plgmi", 0.8, evaluation_index=index,
+                                                                   nearer_to_train=share, samples=1000)]  # fmt: skip
+    found = sections_of(made, [entry(memorisation=memory(0.70, 0.66, 0.74))])
+    assert found.lines("memorization")["PLG-MI"] == [".0700", ".0720", "56.0% (52.0 to 60.0)", "3,000"]
+    trainings = [*made, *rows("plgmi", 0.8, seed=1, nearer_to_train=0.50, samples=1000)]
+    both = [entry(memorisation=memory(0.70, 0.66, 0.74)), entry(memorisation=memory(0.50, 0.46, 0.54), seed=1)]
+    assert sections_of(trainings, both).lines("memorization")["PLG-MI"][2].startswith("53.0% (14.9 to 91.1")
+
+
 def pair(name: str, distance: float | None, private: dict[str, Any], made: dict[str, Any]) -> dict[str, Any]:
     return {"class": name, "distance": distance, "private": private, "reconstructed": made}
 
