@@ -267,6 +267,14 @@ def test_seeds_are_pooled_with_an_interval_over_them(sections_of) -> None:
     assert found.lines("memorization")["PLG-MI"] == [".0750", ".0780", "53.0% (27.6 to 78.4)", "1,500"]
 
 
+def test_rows_of_classes_are_no_attacks_of_their_own(sections_of) -> None:
+    made = [*rows("plgmi", 0.8, seconds=2.0), *(ONE[0] | {"class": name, "attack_accuracy": 0.7} for name in "ab")]
+    tables = [block for block in sections_of(made).blocks("tested") if isinstance(block, Table)]
+    (said,) = (str(line.cells[1].text) for one in tables for group in one.groups for line in group.lines
+               if "of wall time" in str(line.cells[1].text))  # fmt: skip
+    assert said == "2.00 s of wall time for all 1 attacks together"
+
+
 def test_the_share_is_that_of_all_evaluations_as_among_the_measures(sections_of) -> None:
     shares = {0: 0.70, 1: 0.50, 2: 0.48}
     made = [row for index, share in shares.items() for row in rows("plgmi", 0.8, evaluation_index=index,
