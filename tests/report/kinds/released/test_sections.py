@@ -201,6 +201,8 @@ def test_one_sorting_of_the_public_rows_stands_once(sections_of) -> None:
     assert [cell.text for cell in second.groups[0].lines[0].cells] == ["a", "91", "10", ""]
     assert "10 public rows are used in 2 of 3 classes" in found.words("labels")
     assert "b (2 rows are too few)" in found.words("labels") and "No class is left out" in found.words("labels")
+    seeds = sections_of(made, [entry(pseudo_labels=labels, seed=seed) for seed in (4, 7)])
+    assert [heading.text for heading in seeds.of("labels", Heading)] == ["PLG-MI, seed 4"]
 
 
 FULL = {
