@@ -1,15 +1,18 @@
 """One's own method next to the attacks of a run: which pairs are formed, and what is refused."""
 
 import csv
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from lightleak.cli import main
-from lightleak.cli.own_method import Compared, compare_with
+from lightleak.cli.own_method import Compared, compare_with, table, tables
 from lightleak.core.errors import UsageError
+from lightleak.experiments.terminal import print_results
 from lightleak.report.intervals import paired_difference
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -206,3 +209,17 @@ def test_the_files_are_the_owners_alone(tmp_path: Path) -> None:
     written = sorted(folder.glob("comparison-*"))
     assert [path.suffix for path in written] == [".json", ".md"]
     assert all(path.stat().st_mode & 0o077 == 0 for path in written)
+
+
+def test_on_80_columns_every_name_is_whole_and_what_all_share_stands_once(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, "vertical")
+    lines = [{"unit": row["unit"], "absolute_error": 0.1} for row in rows_of(folder) if row["attack"] == "prior"]
+    compared = compare_with(folder, write_csv(folder, lines))
+    console = Console(file=io.StringIO(), width=80)
+    print_results(tables(compared), {}, console)
+    said, *rest = console.file.getvalue().splitlines()
+    assert "method mine, score absolute_error" in said and "defense half" in "\n".join(rest)
+    assert "…" not in "".join(rest) and max(len(line.rstrip()) for line in rest) <= 80
+    assert all(any(line.startswith(pair.attack) for line in rest) for pair in compared)
+    assert all(f"{pair.difference.mean:+.3f}" in "".join(rest) for pair in compared)
+    assert {"method", "score"}.isdisjoint(table(compared)[0])

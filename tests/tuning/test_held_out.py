@@ -52,19 +52,22 @@ def test_pairs_are_by_unit_and_the_interval_is_of_their_differences(
 
     def audit(tree: Any, folder: Path, *_: Any) -> list[dict[str, Any]]:
         return [
-            {"unit": f"tableak-{i}", "attack": "tableak", "cell_accuracy": value, "seconds": 2.0}
+            {"unit": f"t-{i}", "batch_index": i, "attack": "tableak", "cell_accuracy": value, "seconds": 2.0}
             for i, value in enumerate(accuracies[folder.name])
         ]
 
     monkeypatch.setattr(held_out, "_run", audit)
     found = compare(ObjectiveConfig("cell_accuracy"), {0: {}, 5: {}}, 4, tmp_path, 1)
-    assert found is not None and found["n"] == 3, "what only one of them has makes no pair"
+    assert isinstance(found, dict) and found["n"] == 3, "what only one of them has makes no pair"
     assert found["default"]["mean"] == pytest.approx(0.5) and found["best"]["mean"] == pytest.approx(0.6)
     gain = found["difference"]
     assert (gain["mean"], gain["low"], gain["high"]) == pytest.approx((0.1, 0.1, 0.1)), "the spread is of the clients"
     assert found["best"]["seconds"] == 2.0
     monkeypatch.setitem(accuracies, "trial-5", [0.2])
-    assert compare(ObjectiveConfig("cell_accuracy"), {0: {}, 5: {}}, 4, tmp_path, 1) is None
+    said = compare(ObjectiveConfig("cell_accuracy"), {0: {}, 5: {}}, 4, tmp_path, 1)
+    assert said == (
+        "of 4 seeds or clients with the defaults and 1 with the best trial 1 can be paired, and a comparison needs 2"
+    )
 
 
 def test_results_of_one_training_are_one_observation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,12 +84,56 @@ def test_results_of_one_training_are_one_observation(tmp_path: Path, monkeypatch
     monkeypatch.setattr(held_out, "_run", audit)
     pair = {number: {"kind": "vertical"} for number in (0, 1)}
     found = compare(ObjectiveConfig("absolute_error", "minimize"), pair, 2, tmp_path, 1)
-    assert found is not None and found["n"] == 2 and found["words"].startswith("2 seeds")
+    assert isinstance(found, dict) and found["n"] == 2 and found["words"].startswith("2 seeds")
     expected = summarize([-0.10, -0.02])
     assert [found["difference"][name] for name in ("mean", "low", "high")] == pytest.approx(
         [expected.mean, expected.low, expected.high]
     )
-    assert compare(ObjectiveConfig("absolute_error", "minimize", {"seed": 0}), pair, 2, tmp_path, 1) is None
+    assert isinstance(compare(ObjectiveConfig("absolute_error", "minimize", {"seed": 0}), pair, 2, tmp_path, 1), str)
+
+
+@pytest.mark.parametrize(
+    ("tree", "name"),
+    [
+        ({"kind": "vertical"}, "C2-e{searched}-s{i}"),
+        ({"kind": "defense-frontier"}, "tableak-{i}-noise-{searched}"),
+        ({}, "tableak-initial-b{searched}-{i}"),
+    ],
+)
+def test_pairs_are_found_where_what_was_searched_is_in_the_names_of_units(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tree: Any, name: str
+) -> None:
+    def audit(tree: Any, folder: Path, *_: Any) -> list[dict[str, Any]]:
+        searched = int(folder.name.removeprefix("trial-"))
+        number = "seed" if tree.get("kind") == "vertical" else "batch_index"
+        return [
+            {
+                "unit": name.format(searched=searched, i=i),
+                number: i,
+                "batch_size": searched,
+                "cell_accuracy": 0.1 * searched,
+            }
+            for i in range(3)
+        ]
+
+    monkeypatch.setattr(held_out, "_run", audit)
+    found = compare(ObjectiveConfig("cell_accuracy"), {2: tree, 4: tree}, 3, tmp_path, 1)
+    assert isinstance(found, dict) and found["n"] == 3
+    assert found["difference"]["mean"] == pytest.approx(0.2)
+
+
+def test_clients_of_different_sizes_are_observations_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def audit(*_: Any) -> list[dict[str, Any]]:
+        clients = [(size, i) for size in (8, 32) for i in range(3)]
+        return [
+            {"unit": f"b{size}-{i}", "batch_size": size, "batch_index": i, "cell_accuracy": 0.5} for size, i in clients
+        ]
+
+    monkeypatch.setattr(held_out, "_run", audit)
+    found = compare(ObjectiveConfig("cell_accuracy"), {0: {}, 1: {}}, 3, tmp_path, 1)
+    assert isinstance(found, dict) and found["n"] == 6
 
 
 def test_clients_of_a_frontier_are_the_observations_and_its_trainings_are_kept(
@@ -103,10 +150,10 @@ def test_clients_of_a_frontier_are_the_observations_and_its_trainings_are_kept(
     monkeypatch.setattr(held_out, "_run", lambda *given: [{"seconds": 1.0, **row} for row in audit(*given)])
     pair = {number: {"kind": "defense-frontier", "initial": {"batches": 3}} for number in (0, 1)}
     found = compare(ObjectiveConfig("cell_accuracy"), pair, 20, tmp_path, 1)
-    assert found is not None and found["n"] == 3
+    assert isinstance(found, dict) and found["n"] == 3
     assert found["words"].startswith("3 clients drawn anew from the same training rows")
     of_trainings = compare(ObjectiveConfig("auroc"), pair, 20, tmp_path, 1)
-    assert of_trainings is not None and of_trainings["n"] == 5
+    assert isinstance(of_trainings, dict) and of_trainings["n"] == 5
 
 
 def test_a_training_that_diverged_has_no_held_out_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +164,8 @@ def test_a_training_that_diverged_has_no_held_out_value(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(held_out, "_run", audit)
     pair = {number: {"seed": 0} for number in (0, 5)}
-    assert compare(ObjectiveConfig("val/auroc"), pair, 3, tmp_path / "some", 1) is None, "one pair is no comparison"
+    said = compare(ObjectiveConfig("val/auroc"), pair, 3, tmp_path / "some", 1)
+    assert isinstance(said, str), "one pair is no comparison"
 
 
 def test_a_tuned_training_is_judged_on_the_test_rows_of_other_seeds(

@@ -18,6 +18,7 @@ import torch
 from lightleak.cli import main
 from lightleak.core.errors import UsageError
 from lightleak.experiments.load import load_config
+from lightleak.tuning import run
 from lightleak.tuning.config import load_tune_config
 from lightleak.tuning.run import opened_study, run_tune
 from lightleak.tuning.study import JOURNAL, STUDY_NAME, WORKER, open_storage
@@ -52,6 +53,15 @@ def test_a_study_leaves_trials_best_config_comparison_and_report(finished: Path)
     assert not best["is_default"], "of this study's seed another trial is best"
     gain = held_out["best"]["mean"] - held_out["default"]["mean"]
     assert held_out["n"] == 3 and held_out["difference"]["mean"] == pytest.approx(gain)
+
+
+def test_a_comparison_that_cannot_be_made_is_said(
+    tmp_path: Path, tiny_study: Any, silent: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "compare", lambda *_: "nothing can be paired")
+    results = run_tune(tiny_study(), tmp_path / "study", workers=1, console=silent)
+    assert results["study"]["held_out"] is None and results["study"]["uncompared"] == "nothing can be paired"
+    assert "no comparison on held-out data: nothing can be paired" in silent.file.getvalue()
 
 
 def test_best_config_is_run_by_the_audit_command_as_it_is(finished: Path, tmp_path: Path) -> None:

@@ -187,6 +187,20 @@ def test_a_training_that_diverged_is_pruned_by_its_auroc(tmp_path: Path, tiny_st
         run_trial(config.study, trial_tree(config, VALUES), tmp_path / "trial", Told())
 
 
+SEARCHED = {"search": "int", "low": 3, "high": 4, "default": 3}
+VERTICAL: dict[str, Any] = {
+    "kind": "vertical",
+    "properties": ["d0=0"],
+    "training": {"epochs": SEARCHED},
+    "attacks": {"provfl_b_mixture": {}},
+    **dict.fromkeys(("initial", "target")),
+}
+RELEASED: dict[str, Any] = {
+    "kind": "released-model",
+    "training": {"max_epochs": SEARCHED},
+    "attacks": {"public_random": {}},
+    "initial": None,
+}
 FRONTIER: dict[str, Any] = {"kind": "defense-frontier", "training": {"epochs": 1}, "defenses": ["sign"], "seeds": 1}
 
 
@@ -206,6 +220,9 @@ def test_a_training_alone_attacks_nothing(tmp_path: Path, tiny_study: Any) -> No
         ({"study__objectives": "rmse"}, "of which attack"),
         ({**FRONTIER, "study__objectives": "cell_accuracy"}, "of which attack.* one of random, tableak"),
         ({**FRONTIER, "study__objectives": "auroc"}, "of the test rows"),
+        ({**VERTICAL, "study__objectives": "auc"}, "'auc' of an audit of kind vertical is of the test rows"),
+        ({**VERTICAL, "study__objectives": "accuracy"}, "of the test rows"),
+        ({**RELEASED, "study__objectives": "target_test_accuracy"}, "of kind released-model is of the test rows"),
         ({"attacks__tableak__restarts": "many"}, "restarts"),
         ({"training": {"epochs": 1, "trainer": {"devices": 2}}}, "each trial on one device"),
         ({"target__network": "mlpp"}, "mlpp"),

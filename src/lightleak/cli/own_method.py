@@ -6,13 +6,15 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from lightleak.core.errors import UsageError, close_match
+from lightleak.core.grouping import by_key
 from lightleak.core.private_files import private_files
 from lightleak.core.results import FILE_NAME, NONE, read_results
+from lightleak.experiments.terminal import Column, Lines
 from lightleak.report.intervals import Estimate, estimate, paired_difference
 
 Row = Mapping[str, Any]
@@ -285,36 +287,67 @@ def _number(value: Any) -> float | None:
 
 HEADS = ("method", "attack", "score", "method's mean", "attack's mean", "difference", "95% interval", "n", "result")
 
+WIDTHS = {"attack": 24, "method's mean": 8, "attack's mean": 8, "result": 12}
+"""Greatest width of the columns of a terminal's table that may take several lines."""
+
 
 def table(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
-    """Return the comparison as lines of text, the first with column names; conditions where they vary."""
-    varying = [key for key in CONDITION if len({str(one.condition.get(key)) for one in compared}) > 1]
-    lines: list[tuple[str, ...]] = [(*varying, *HEADS)]
+    """Return the comparison as lines of text, the first with column names; what all lines share is in `shared`."""
+    same = shared(compared)
+    varying = [key for key in CONDITION if key not in same and any(key in one.condition for one in compared)]
+    named = [head for head in HEADS if head not in same]
+    lines: list[tuple[str, ...]] = [(*varying, *named)]
     for one in compared:
         low, high = one.difference.low, one.difference.high
         interval = "" if low is None or high is None else f"{low:+.3f} to {high:+.3f}"
         means = (f"{one.own.mean:.3f}", f"{one.ours.mean:.3f}", f"{one.difference.mean:+.3f}")
         place = [str(one.condition.get(key, "")) for key in varying]
-        names = (one.method, one.attack, one.metric)
-        lines.append((*place, *names, *means, interval, str(one.difference.n), one.verdict))
+        cells = (one.method, one.attack, one.metric, *means, interval, str(one.difference.n), one.verdict)
+        known = dict(zip(HEADS, cells, strict=True))
+        lines.append((*place, *(known[head] for head in named)))
     return lines
+
+
+def shared(compared: Sequence[Compared]) -> dict[str, Any]:
+    """Return the conditions, the method and the score that all comparisons have in common."""
+    places = [_place(one) for one in compared]
+    return {key: value for key, value in places[0].items() if all(one.get(key) == value for one in places)}
+
+
+def _place(one: Compared) -> dict[str, Any]:
+    return {**one.condition, "method": one.method, "score": one.metric}
+
+
+def _said(place: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in place.items())
+
+
+def tables(compared: Sequence[Compared]) -> list[Lines]:
+    """Return the comparison for a terminal: a table for each condition, method and score, so that no name is cut."""
+    same, found = shared(compared), []
+    for place, group in by_key(compared, lambda one: tuple(_place(one).items())).items():
+        said = _said({key: value for key, value in place if key not in same})
+        head, *cells = table(group)
+        longest = min(max(len(line[0]) for line in cells), WIDTHS["attack"])
+        columns = [
+            Column(name, name not in ("attack", "result"), longest if name == "attack" else None, WIDTHS.get(name))
+            for name in head
+        ]
+        found.append(Lines([said] if said else [], columns, cells))
+    found[0] = replace(found[0], said=[f"Same for all: {_said(same)}.", *found[0].said])
+    return found
 
 
 def markdown(compared: Sequence[Compared], folder: Path, file: Path) -> str:
     """Return the comparison as a page."""
-    head, *lines = [[cell.replace("|", r"\|") for cell in line] for line in table(compared)]
-    shared = {
-        key: value
-        for key, value in compared[0].condition.items()
-        if all(one.condition.get(key) == value for one in compared)
-    }
+    head, *cells = [[cell.replace("|", r"\|") for cell in line] for line in table(compared)]
     parts = [
         f"# {file.name} and the attacks in {folder.resolve().name}",
         f"Differences are paired by observation ({', '.join(REPETITION)}), with Student's 95% intervals, and positive "
         "where the method's score is higher. Intervals are not adjusted: of 20 comparisons of equal methods, about one "
         f"excludes zero by chance; here are {len(compared)}.",
-        "Same for all: " + ", ".join(f"{key} {value}" for key, value in shared.items()) + ".",
-        "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *lines)),
+        f"Same for all: {_said(shared(compared))}.",
+        "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *cells)),
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -46,14 +46,11 @@ def compare(parsed: argparse.Namespace, console: Console) -> None:
         return
     if parsed.output is not None:
         raise UsageError("--output takes the people of two runs; compare --with writes its file into the run folder")
-    from lightleak.cli.own_method import compare_with, table, write
+    from lightleak.cli.own_method import compare_with, tables, write
+    from lightleak.experiments.terminal import print_results
 
     compared = compare_with(parsed.folder, parsed.file)
-    head, *lines = table(compared)
-    grid = Table(*head, header_style="bold")
-    for line in lines:
-        grid.add_row(*map(escape, line))
-    console.print(grid)
+    print_results(tables(compared), {}, console)
     console.print(f"comparison: {write(compared, parsed.folder, parsed.file)}", soft_wrap=True)
 
 

@@ -22,6 +22,8 @@ class PropertyEstimate:
         warnings: what the reader must know, e.g. that the estimate does not differ from the prior.
         details: further JSON-ready facts, e.g. the regression's error on held-out populations.
         threat: the threat model as data; None where the attack states a sentence alone.
+        reads_records: whether it is made from the records that are trained on; a guess is not, so that a defense that
+            changes their share does not change it.
     """
 
     fraction: float
@@ -34,3 +36,4 @@ class PropertyEstimate:
     warnings: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
     threat: Threat | None = None
+    reads_records: bool = True

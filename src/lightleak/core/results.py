@@ -80,6 +80,8 @@ class Row:
     """Least and greatest value of each score."""
     EARLIER: ClassVar[Mapping[str, str]] = {}
     """Names of scores in files of earlier versions."""
+    ON_TEST_ROWS: ClassVar[tuple[str, ...]] = ()
+    """Scores of the target on its test rows: they must not choose settings."""
 
     attack: str
     unit: str | None = None
@@ -330,6 +332,7 @@ class VerticalRow(Row):
     """
 
     KIND: ClassVar[str] = "vertical"
+    ON_TEST_ROWS: ClassVar[tuple[str, ...]] = ("accuracy", "auc")
     METRICS: ClassVar[Mapping[str, Share]] = {
         "absolute_error": POSITIVE,
         "trained_error": POSITIVE,
@@ -433,6 +436,7 @@ class ReleasedRow(Row):
     """
 
     KIND: ClassVar[str] = "released-model"
+    ON_TEST_ROWS: ClassVar[tuple[str, ...]] = ("target_test_accuracy",)
     METRICS: ClassVar[Mapping[str, Share]] = {
         "shapes_score": SHARE,
         "pair_trends_score": SHARE,
@@ -498,6 +502,7 @@ class FrontierRow(ClientRow):
 
     KIND: ClassVar[str] = "defense-frontier"
     ALIASES: ClassVar[tuple[str, ...]] = ("defence-frontier",)
+    ON_TEST_ROWS: ClassVar[tuple[str, ...]] = ("accuracy", "auroc")
 
     training: str | None = None
     label_setting: str | None = None

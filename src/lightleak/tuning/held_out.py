@@ -20,8 +20,8 @@ HELD_OUT = "held_out"
 HELD_OUT_SEED = 1_000_000
 """First of the seeds of held-out audits; a study whose own seeds are as large would see them."""
 
-REPETITION = ("seed", "batch_index")
-"""Keys that number the independent observations of an audit of another kind than updates."""
+REPETITION = ("seed", "source", "batch_index")
+"""Keys that number the independent observations of an audit: seeds, or clients and captured updates."""
 
 
 def held_out_tree(tree: Mapping[str, Any], n: int) -> dict[str, Any]:
@@ -51,12 +51,12 @@ def held_out_tree(tree: Mapping[str, Any], n: int) -> dict[str, Any]:
 
 def compare(
     objective: ObjectiveConfig, pair: Mapping[int, Mapping[str, Any]], n: int, folder: Path, workers: int
-) -> dict[str, Any] | None:
-    """Run the default and the best once more and return the ``held_out`` entry of results.json.
+) -> dict[str, Any] | str:
+    """Run the default and the best once more and return the ``held_out`` entry of results.json, or why there is none.
 
-    Pairs share client, network and starting points (or, for a training, seed and test rows). Of an audit of another
-    kind than updates, several results of one seed (or client of a frontier) are no independent observations: their mean
-    counts.
+    Pairs share client, network and starting points (or, for a training, seed and test rows). Several results of one
+    seed or client are no independent observations: their mean counts. Clients of different sizes are others, unless
+    the sizes are what was searched: then the two sides are paired by the clients' numbers.
 
     Args:
         objective: what is compared.
@@ -65,23 +65,24 @@ def compare(
         folder: where they run.
         workers: packs at once.
     """
-    entries, by_name, observed = {}, {}, dict[str, object]()
+    entries, by_name, rows_of = {}, dict[str, dict[str, float]](), dict[str, list[dict[str, Any]]]()
     for name, (number, tree) in zip(("default", "best"), pair.items(), strict=True):
         place = folder / f"trial-{number}"
         if objective.is_of_training:
             by_name[name], seconds = _of_trainings(objective, tree, n, place, workers), None
         else:
-            rows = _judged(_run(held_out_tree(tree, n), place, workers), tree)
+            rows = rows_of[name] = _judged(_run(held_out_tree(tree, n), place, workers), tree)
             by_name[name] = objective.by_observation(rows)
-            if tree.get("kind", "updates") != "updates":
-                observed |= {row["unit"]: tuple(row.get(key) for key in REPETITION) for row in rows}
             seconds = summarize(row.get("seconds") for row in rows if row["unit"] in by_name[name]).mean
         entries[name] = {"seconds": seconds}
-    default, best = by_name["default"], by_name["best"]
-    shared = by_key((unit for unit in default if unit in best), lambda unit: observed.get(unit, unit))
+    found = _by_repetition(by_name, rows_of) if rows_of else by_name
+    shared = [one for one in found["default"] if one in found["best"]]
     if len(shared) < 2:
-        return None
-    means = {name: [fmean(of[unit] for unit in units) for units in shared.values()] for name, of in by_name.items()}
+        return (
+            f"of {len(found['default'])} seeds or clients with the defaults and {len(found['best'])} with the best "
+            f"trial {len(shared)} can be paired, and a comparison needs 2"
+        )
+    means = {name: [values[one] for one in shared] for name, values in found.items()}
     return {
         "words": _words(objective, next(iter(pair.values())), len(shared)),
         "metric": objective.metric,
@@ -89,6 +90,22 @@ def compare(
         **{name: _interval(means[name]) | entries[name] for name in entries},
         "difference": _interval([own - other for own, other in zip(means["best"], means["default"], strict=True)]),
     }
+
+
+def _by_repetition(
+    values: Mapping[str, Mapping[str, float]], rows: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> dict[str, dict[Any, float]]:
+    """Mean value of each independent observation, by side; a unit's name may contain the very setting searched."""
+    counted = {name: [row for row in rows[name] if row["unit"] in values[name]] for name in rows}
+    default, best = ({row.get("batch_size") for row in of_side} for of_side in counted.values())
+    keys = (*REPETITION, "batch_size") if default == best else REPETITION
+    found: dict[str, dict[Any, float]] = {}
+    for name, of_side in counted.items():
+        known = {row["unit"]: tuple(row.get(key) for key in keys) for row in of_side}
+        found[name] = {
+            one: fmean(values[name][unit] for unit in units) for one, units in by_key(known, known.__getitem__).items()
+        }
+    return found
 
 
 def _words(objective: ObjectiveConfig, tree: Mapping[str, Any], n: int) -> str:

@@ -103,12 +103,12 @@ def _value_of(trial: Any, index: int) -> float:
     return float(trial.values[index])
 
 
-def write_study(study: Study, held_out: Mapping[str, Any] | None, words: Mapping[str, str]) -> dict[str, Any]:
+def write_study(study: Study, held_out: Mapping[str, Any] | str | None, words: Mapping[str, str]) -> dict[str, Any]:
     """Write ``results.json``, ``trials.parquet`` and ``best.yaml`` and return the content of the first.
 
     Args:
         study: the study, over or not.
-        held_out: the comparison of the best with the defaults, where there is one.
+        held_out: the comparison of the best with the defaults, where there is one, or why it could not be made.
         words: ``setting`` and ``validation``, for the report.
     """
     settings = study.config.study
@@ -128,7 +128,8 @@ def write_study(study: Study, held_out: Mapping[str, Any] | None, words: Mapping
                 "asked": settings.trials,
                 "budget": settings.budget.words,
                 **words,
-                "held_out": None if held_out is None else dict(held_out),
+                "held_out": dict(held_out) if isinstance(held_out, Mapping) else None,
+                **({"uncompared": held_out} if isinstance(held_out, str) else {}),
             },
         }
     )

@@ -16,6 +16,7 @@ from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.core.ranks import detect_ranks
 from lightleak.core.records import to_json
 from lightleak.core.results import TrialRow
+from lightleak.core.stored import read_json
 from lightleak.core.yaml_text import yaml_of
 from lightleak.experiments.campaign import keep
 from lightleak.experiments.config import AuditConfig
@@ -170,8 +171,8 @@ def _fail(study: Study, number: int, error: Exception) -> None:
         raise error  # the study cannot be run
 
 
-def _hold_out(study: Study, workers: int) -> dict[str, Any] | None:
-    """Write ``best.yaml`` and compare the best trial with the default on held-out data."""
+def _hold_out(study: Study, workers: int) -> dict[str, Any] | str | None:
+    """Write ``best.yaml`` and compare the best trial with the default on held-out data; a text where that fails."""
     best, _ = study.best_and_front()
     if best is None:
         return None
@@ -182,11 +183,13 @@ def _hold_out(study: Study, workers: int) -> dict[str, Any] | None:
     if default is None or default.number == best.number or not settings.held_out:
         return None
     file = folder / f"{default.number}-{best.number}.json"
-    if not file.is_file():
+    if not file.is_file() or read_json(file) is None:  # null: earlier versions wrote it where nothing could be paired
         pair = {trial.number: tree_of(study, trial) for trial in (default, best)}
         found = compare(settings.objectives[0], pair, settings.held_out, folder, workers)
+        if isinstance(found, str):
+            return found
         write_whole(file, json.dumps(to_json(found)))
-    return json.loads(file.read_text())
+    return dict(read_json(file))
 
 
 def _print_ended(study: Study, console: Console, printed: set[int]) -> None:
@@ -203,7 +206,9 @@ def _print_ended(study: Study, console: Console, printed: set[int]) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _summary(rows: Sequence[TrialRow], held_out: Mapping[str, Any] | None, folder: Path, console: Console) -> None:
+def _summary(
+    rows: Sequence[TrialRow], held_out: Mapping[str, Any] | str | None, folder: Path, console: Console
+) -> None:
     """Print the chosen settings and their values.
 
     Raises:
@@ -222,7 +227,9 @@ def _summary(rows: Sequence[TrialRow], held_out: Mapping[str, Any] | None, folde
     for name, value in chosen.values.items():
         grid.add_row(f"validation {name}", "" if default is None else _short(default.values[name]), _short(value))
     console.print(grid, highlight=False)
-    if held_out is not None:
+    if isinstance(held_out, str):
+        console.print(f"no comparison on held-out data: {held_out}", soft_wrap=True, markup=False, highlight=False)
+    elif held_out is not None:
         gain = held_out["difference"]
         line = (
             f"held out ({held_out['words']}): {held_out['metric']} {held_out['default']['mean']:.4g} by default, "

@@ -15,6 +15,7 @@ import torch
 
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
+from lightleak.core.results import row_kinds
 from lightleak.data.sources import dataset_folder
 from lightleak.experiments.campaign import finished_rows, run_units
 from lightleak.experiments.config import AuditConfig
@@ -80,10 +81,10 @@ def check_trial(config: TuneConfig, tree: Mapping[str, Any]) -> Any:
         if config.study.budget.is_given:
             raise UsageError(f"study.budget is about attacks on client updates; got an audit of kind {loaded.kind}")
         for objective in config.study.objectives:
-            if isinstance(loaded, FrontierConfig) and objective.metric in TESTED:
+            if (rows := row_kinds().get(loaded.kind)) and objective.metric in rows.ON_TEST_ROWS:
                 raise UsageError(
-                    f"study.objectives: {objective.metric!r} of a frontier is of the test rows, which must not choose "
-                    f"settings; use {VALIDATION}{objective.metric} of an audit of updates"
+                    f"study.objectives: {objective.metric!r} of an audit of kind {loaded.kind} is of the test rows, "
+                    f"which must not choose settings; use a score of an audit of updates such as {VALIDATION}accuracy"
                 )
             objective.require(_attacks_of(loaded), is_trained=False)
         kind_of(loaded).check(loaded)
@@ -103,10 +104,6 @@ def check_trial(config: TuneConfig, tree: Mapping[str, Any]) -> Any:
         )
     check_served(loaded, prepare_experiment(loaded))
     return loaded
-
-
-TESTED = ("accuracy", "auroc")
-"""Metrics of the trainings of a frontier."""
 
 
 def _attacks_of(config: Any) -> dict[str, str]:

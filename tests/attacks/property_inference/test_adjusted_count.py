@@ -49,6 +49,7 @@ def test_a_blind_classifier_says_nothing() -> None:
     assert (low, high) == (0.0, 1.0)
     assert not BLIND.better_than_chance and GOOD.better_than_chance
     count = adjusted_count(0.5, 5000, BLIND, known_with=500, n_known=1000, fallback=0.3)
+    assert count.is_fallback
     assert count.fraction == pytest.approx((0.3 * 5000 + 500) / 6000)
     assert (count.low, count.high) == pytest.approx((500 / 6000, 5500 / 6000))
 
@@ -59,6 +60,7 @@ def test_a_classifier_worse_than_chance_is_not_better_than_chance() -> None:
 
 def test_known_records_count_as_what_they_are() -> None:
     count = adjusted_count(0.45, 900, GOOD, known_with=50, n_known=100, fallback=0.5)
+    assert not count.is_fallback
     assert count.fraction == pytest.approx((0.5 * 900 + 50) / 1000)  # (0.45 - 0.2) / (0.7 - 0.2) is one half
     low, high = share_interval(0.45, 900, GOOD)
     assert (count.low, count.high) == pytest.approx(((low * 900 + 50) / 1000, (high * 900 + 50) / 1000))

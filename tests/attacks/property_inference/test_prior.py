@@ -14,4 +14,5 @@ def test_the_prior_reads_the_auxiliary_rows_alone():
         seen = IntermediateResults("C2", torch.arange(4), {"AO": scale * torch.randn(4, 2)}, known, facts)
         estimate = guess.run(seen)
         assert (estimate.fraction, estimate.low, estimate.high, estimate.prior) == (0.25, 0, 1, 0.25)
+        assert not estimate.reads_records
     assert guess.options() == {}

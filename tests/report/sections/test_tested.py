@@ -96,6 +96,17 @@ def test_means_say_who_with_what_knowledge_in_what_time(outline) -> None:
     assert "It sees the mean of what 4 participants send." in of_four and SEES["update"] not in of_four
 
 
+def test_generators_count_once_for_each_training(outline) -> None:
+    fitted = ReleasedRow(
+        attack="plgmi", seed=0, seconds=2.0, cpu_seconds=3.0, unit="a", run="run", metrics={"fit_seconds": 30.0}
+    )
+    rows = [replace(fitted, evaluation_index=i) for i in range(3)]
+    rows += [replace(fitted, seed=1, metrics={"fit_seconds": 50.0})]
+    said = "1 min 28 s of wall time for all 4 attacks together, 1 min 20 s of it for training generators"
+    assert answers(drawn(*rows))["cost"] == said
+    assert ["PLG-MI", "Not stated.", "2.00 s", "40.00 s", "3.00 s"] in outline(drawn(*rows)).rows
+
+
 def test_the_checklist_answers_what_a_run_can_and_leaves_the_rest_to_the_controller() -> None:
     questions = checklist()
     assert len(questions) >= 40 and len({one.asks for one in questions}) == len(questions)

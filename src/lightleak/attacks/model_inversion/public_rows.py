@@ -114,7 +114,7 @@ def encode_public(observation: ReleasedModel, encoder: TableEncoder) -> Tensor:
 def warn_of(excluded: Mapping[int, str]) -> tuple[str, ...]:
     """One warning where classes could not be attacked."""
     reasons = "; ".join(dict.fromkeys(excluded.values()))
-    return (f"{len(excluded)} private classes are left out of every figure: {reasons}",) if excluded else ()
+    return (f"{len(excluded)} private classes are left out of this training's figures: {reasons}",) if excluded else ()
 
 
 _BASELINE = "A baseline, not an attack of the thesis: every attack is compared with it."

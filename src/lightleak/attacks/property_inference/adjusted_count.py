@@ -108,12 +108,14 @@ class Count:
         low: lower end of its 95% interval.
         high: upper end.
         share: share of the counted records that were called positive.
+        is_fallback: whether a share is assumed in place of counting.
     """
 
     fraction: float
     low: float
     high: float
     share: float
+    is_fallback: bool = False
 
 
 def plain_count(share: float, n: int, rates: HeldOutRates) -> Count:
@@ -142,7 +144,8 @@ def adjusted_count(share: float, n: int, rates: HeldOutRates, known_with: int, n
     """
     if n == 0:
         return Count(known_with / n_known, known_with / n_known, known_with / n_known, share)
-    p = adjusted_share(share, rates) if rates.better_than_chance else fallback
+    counts = rates.better_than_chance
+    p = adjusted_share(share, rates) if counts else fallback
     low, high = share_interval(share, n, rates)
     whole = [(part * n + known_with) / (n + n_known) for part in (p, min(low, p), max(high, p))]
-    return Count(fraction=whole[0], low=whole[1], high=whole[2], share=share)
+    return Count(fraction=whole[0], low=whole[1], high=whole[2], share=share, is_fallback=not counts)

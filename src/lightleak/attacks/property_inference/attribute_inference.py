@@ -158,6 +158,7 @@ class AttributeInference(PropertyAttack):
                 "held_out_rows": rates.n_with + rates.n_without,
                 "share_called_positive": count.share,
             },
+            reads_records=not count.is_fallback,
         )
 
     def _features(self, observation: IntermediateResults, device: torch.device) -> RecordFeatures:

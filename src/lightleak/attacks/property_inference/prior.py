@@ -52,6 +52,7 @@ class PriorGuess(PropertyAttack):
             time.perf_counter() - began,
             threat.describe(),
             threat=threat,
+            reads_records=False,
         )
 
     def options(self) -> dict[str, Any]:

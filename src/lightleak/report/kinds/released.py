@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from lightleak.core.results import ReleasedRow
+from lightleak.core.results import ALL, ReleasedRow
 from lightleak.report import format as fmt
 from lightleak.report.blocks import Block, Figure, Page, Section
 from lightleak.report.budget import budget
@@ -41,6 +41,7 @@ ACCURACIES = {"train_accuracy": "on training rows", "test_accuracy": "on held-ou
 def page(runs: Sequence[Run], redact: bool) -> Page:
     """Make the page of runs that attacked released models."""
     rows, entries = [row for run in runs for row in run.of(ReleasedRow)], entries_of(runs)
+    overall = [row for row in rows if row.class_name == ALL] or rows
     scenarios = compare(rows, entries, {run.name: _model_of(run) for run in runs})
     found = most_telling(scenarios)
     scenario, main = found or (None, None)
@@ -59,7 +60,9 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
         private=words("redacted") if redact and scenarios else private,
         sections=[
             summary_section(scenarios),
-            evidence_section(runs, rows, results, answers=answers, unit="evaluation", title=title_of, reading=reading),
+            evidence_section(
+                runs, overall, results, answers=answers, unit="evaluation", title=title_of, reading=reading
+            ),
             _subject(runs, scenarios),
             attacks_section(scenarios, main),
             searches_section(scenarios),

@@ -80,14 +80,25 @@ class Scenario:
         return Estimate(1 / self.n_classes) if self.n_classes else None
 
     @property
+    def real_rows_of_all(self) -> Estimate | None:
+        """As `real_rows`, over all classes, those too that were not attacked; files of earlier versions do not say."""
+        known = [mean for one in self.entries if (mean := one.evaluation_scores.get("class_mean")) is not None]
+        return Estimate(statistics.fmean(known)) if known else self.real_rows
+
+    def attacked(self, group: Attack) -> tuple[int, int] | None:
+        """Fewest and most classes that the group makes rows for in a training; None where it is not stated."""
+        left_out = [row.excluded_classes for row in group.rows if row.excluded_classes is not None]
+        return (self.n_classes - max(left_out), self.n_classes - min(left_out)) if self.n_classes and left_out else None
+
+    @property
     def is_judged_at_chance(self) -> bool:
         """Whether real rows are recognized not measurably better than by `chance`, so that no recognition shows much.
 
         The interval is that of the held-out private rows of one training; without their number the mean decides.
         """
-        if self.real_rows is None or self.chance is None:
+        if self.real_rows_of_all is None or self.chance is None:
             return False
-        real, sizes = self.real_rows.mean, [n for one in self.entries if (n := one.size("private_test_rows"))]
+        real, sizes = self.real_rows_of_all.mean, [n for one in self.entries if (n := one.size("private_test_rows"))]
         least = proportion(real, min(sizes)).low if sizes else real
         return least is not None and least <= self.chance.mean
 

@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -207,8 +207,23 @@ class Attack(Group[ReleasedRow]):
 
     @cached_property
     def memory(self) -> Memorization:
-        """How near its rows are to training rows."""
-        return pooled(self.entries)
+        """How near its rows are to training rows: the share of all evaluations, the distances of each first one.
+
+        The interval is over trainings; that of one training is as wide as its first evaluation's, over its rows.
+        """
+        first, share = pooled(self.entries), self.value("nearer_to_train")
+        if share is None:
+            return first
+        low, high = share.low, share.high
+        if share.n < 2 and first.share is not None and first.low is not None and first.high is not None:
+            moved = share.mean - first.share
+            low, high = max(first.low + moved, 0.0), min(first.high + moved, 1.0)
+        return replace(first, share=share.mean, low=low, high=high, n=self.n_made or first.n, trainings=share.n)
+
+    @property
+    def n_made(self) -> int:
+        """Made-up rows judged in all evaluations."""
+        return sum(row.samples or 0 for rows in self.evaluations.values() for row in _overall(rows))
 
 
 def of_equal(value: Estimate | None, n: int | None) -> Estimate | None:

@@ -124,7 +124,7 @@ def space_blocks(search: Search) -> tuple[Block, ...]:
         "How trials are proposed": _known(SAMPLERS, study.sampler),
         "How trials are stopped early": _known(PRUNERS, study.pruner),
         "Validation data": study.validation,
-        "Held-out data": "not used yet" if study.held_out is None else study.held_out.words,
+        "Held-out data": study.held_out.words if study.held_out else study.uncompared or "not used yet",
     }
     facts = fill("macros", "facts", [(name, value) for name, value in entries.items() if value])
     return (facts, space_table(search)) if study.parameters else (facts,)

@@ -193,6 +193,7 @@ class Study:
         budget: what every trial may spend.
         validation: data that trials are scored on.
         held_out: the comparison on other data; None until it is made.
+        uncompared: why it could not be made.
     """
 
     objectives: tuple[Objective, ...]
@@ -205,6 +206,7 @@ class Study:
     budget: str | None = None
     validation: str | None = None
     held_out: HeldOut | None = None
+    uncompared: str | None = None
 
     @property
     def first(self) -> Objective:

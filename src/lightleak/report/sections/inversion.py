@@ -194,12 +194,12 @@ def losses_section(subjects: Sequence[Attack], seeds: bool) -> Section | None:
 
 
 def labels_section(subjects: Sequence[Attack], seeds: bool) -> Section | None:
-    """Draw how the public rows were sorted; attacks and searches of one target share a sorting."""
+    """Draw how the public rows were sorted, by the first seed; attacks and searches of one target share a sorting."""
     first = _first(subjects, lambda entry: bool(entry.pseudo_labels))
     found = by_key(first, lambda pair: pair[1].pseudo_labels)
     blocks: list[Block] = [words("labels")]
     for rows, ((topic, entry), *_) in found.items():
-        blocks += [Heading(_with_seed(topic.fit_name, entry, seeds))] if len(found) > 1 else []
+        blocks += [Heading(_with_seed(topic.fit_name, entry, seeds))] if seeds or len(found) > 1 else []
         left_out = [f"{one.class_name} ({one.excluded})" for one in rows if one.excluded]
         table = table_of("Public rows by class", _LABEL_COLUMNS, [("", rows)], css="wrap")
         said = words("sorted", sum(one.used or 0 for one in rows), len(rows), left_out)

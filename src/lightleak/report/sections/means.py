@@ -78,11 +78,18 @@ def means_table(rows: Iterable[Row], unit: str, title: Callable[[Any], str]) -> 
         Column("Has to know", _knowledge, css="words"),
         Column("Departs from procedure", lambda same: facts_of(same, "does", DOES) or DASH, optional=True, css="words"),
         Column(f"Time for one {unit}", lambda same: duration(estimate(row.seconds for row in same))),
+        Column("Generator trained in", lambda same: duration(estimate(fit_seconds(same))), optional=True),
         Column("Processor time", lambda same: duration(estimate(row.cpu_seconds for row in same)), optional=True),
         Column("Memory", lambda same: memory_words(most_memory(same)), optional=True),
     ]
     groups = [(role, by_key(same, _assumed(title)).values()) for role, same in by_role.items()]
     return table_of("Means of each attack", columns, groups, css="stack means") if attacks else None
+
+
+def fit_seconds(rows: Iterable[Row]) -> list[float]:
+    """Return the seconds that each generator took to train: every evaluation of a training and attack repeats them."""
+    fits = {(row.run, row.seed, getattr(row, "label", None) or row.attack, row.number("fit_seconds")) for row in rows}
+    return sorted(seconds for *_, seconds in fits if seconds is not None)
 
 
 def most_memory(rows: Iterable[Row]) -> int | None:

@@ -20,7 +20,16 @@ from lightleak.report.budget import budget
 from lightleak.report.format import attack_title, capital, defense_title, duration, joined, listed
 from lightleak.report.page import cells_table, fill, text
 from lightleak.report.read import Run
-from lightleak.report.sections.means import KNOWS, facts_of, means_table, memory_words, most_memory, roles, seen
+from lightleak.report.sections.means import (
+    KNOWS,
+    facts_of,
+    fit_seconds,
+    means_table,
+    memory_words,
+    most_memory,
+    roles,
+    seen,
+)
 
 FILE_NAME = "checklist.json"
 NOT_TESTED = "Not tested"
@@ -263,12 +272,17 @@ def _trust(runs: Sequence[Run], rows: Sequence[Row], has_noise: bool) -> str:
 
 
 def _cost(attacks: Sequence[Row]) -> str:
-    """Time and memory of all attacks together: processor time where every row has it, else wall time."""
-    known = [row.cpu_seconds for row in attacks if row.cpu_seconds is not None]
-    spent = sum(known if len(known) == len(attacks) else (row.seconds or 0.0 for row in attacks))
+    """Time and memory of all attacks together: processor time where every row has it, else wall time.
+
+    Of training generators wall time alone is known.
+    """
+    known, fitted = [row.cpu_seconds for row in attacks if row.cpu_seconds is not None], sum(fit_seconds(attacks))
+    is_cpu = len(known) == len(attacks) and not fitted
+    spent = sum(known) if is_cpu else sum(row.seconds or 0.0 for row in attacks) + fitted
     if not spent:
         return ""
-    kind = "processor time" if len(known) == len(attacks) else "wall time"
+    kind = "processor time" if is_cpu else "wall time"
     memory = most_memory(attacks)
+    training = f", {duration(fitted)} of it for training generators" if fitted else ""
     room = f", and at most {memory_words(memory)} of memory" if memory else ""
-    return f"{duration(spent)} of {kind} for all {len(attacks)} attacks together{room}"
+    return f"{duration(spent)} of {kind} for all {len(attacks)} attacks together{training}{room}"

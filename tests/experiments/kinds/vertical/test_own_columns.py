@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,16 +10,30 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
+from lightleak.attacks.property_inference.prior import PriorGuess
 from lightleak.core.errors import UsageError
+from lightleak.core.property_estimate import PropertyEstimate
 from lightleak.core.results import read_row
+from lightleak.defenses.vertical.withdraw import WithdrawDefense
 from lightleak.experiments.kinds.vertical.config import OWN_COLUMNS, VerticalConfig
-from lightleak.experiments.kinds.vertical.rows import beside_own_columns
+from lightleak.experiments.kinds.vertical.rows import beside_own_columns, estimate_row
 from lightleak.experiments.run import run_audit
 from lightleak.report.kinds.vertical_findings import Findings
 from lightleak.report.kinds.vertical_groups import compare
 from lightleak.report.page import fill
 
 N_ROWS = 1200
+
+
+@pytest.mark.parametrize(("reads_records", "informed"), [(True, 2 / 3), (False, 0.5)])
+def test_a_guess_that_reads_no_record_is_not_corrected(reads_records: bool, informed: float) -> None:
+    guess = PropertyEstimate(0.5, 0.0, 1.0, 0.5, 0.0, "", reads_records=reads_records)
+    facts = SimpleNamespace(epoch=1, n_parties=2)
+    seen: Any = SimpleNamespace(adversary="C1", facts=facts, auxiliary=SimpleNamespace(property_name="a=b"))
+    truth: Any = SimpleNamespace(fraction=0.5, trained_fraction=1 / 3)
+    row = estimate_row("u", PriorGuess(), guess, seen, truth, WithdrawDefense(0.5))
+    assert row["informed_fraction"] == pytest.approx(informed)
+    assert row["informed_error"] == pytest.approx(informed - 0.5)
 
 
 def survey(folder: Path, own_columns_tell: bool) -> Path:

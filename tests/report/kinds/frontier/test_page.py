@@ -31,6 +31,7 @@ def test_a_full_run_shows_every_section(page_of, make_frontier) -> None:
         "Gaussian noise 0.01",
         "Pareto-best",
         "beaten by",
+        "at least as good in both (below guessing counts as 0) and measurably better in one",
         "not distinguishable from",
         "at delta 1e-05",
         "Guessing how often each value occurs among other people",

@@ -225,7 +225,7 @@ GONE = {"attacks", "searches", "classes", "columns", "rows", "memorization", "lo
         ({"evaluations": 1}, "one training: no interval", {"searches"}),
         ({"inversion": False}, "Whether single private records come through was not measured.",
          {"columns", "rows", "memorization", "losses", "labels"}),
-        ({"parts": ("losses",)}, "Conditioning loss", {"columns", "rows", "memorization", "labels"}),
+        ({"parts": ("losses",)}, "Conditioning loss", {"columns", "rows", "labels"}),
         ({"by_class": False, "parts": ()}, "Attack and baselines", {"classes"}),
         ({"excluded": ()}, "No class is left out.", set()),
         ({"seeds": (0, 1), "evaluations": 2}, "2 4 evaluations of 20,000 rows", set()),

@@ -201,6 +201,8 @@ def test_one_sorting_of_the_public_rows_stands_once(sections_of) -> None:
     assert [cell.text for cell in second.groups[0].lines[0].cells] == ["a", "91", "10", ""]
     assert "10 public rows are used in 2 of 3 classes" in found.words("labels")
     assert "b (2 rows are too few)" in found.words("labels") and "No class is left out" in found.words("labels")
+    seeds = sections_of(made, [entry(pseudo_labels=labels, seed=seed) for seed in (4, 7)])
+    assert [heading.text for heading in seeds.of("labels", Heading)] == ["PLG-MI, seed 4"]
 
 
 FULL = {
@@ -265,6 +267,25 @@ def test_seeds_are_pooled_with_an_interval_over_them(sections_of) -> None:
     other = memory(0.51, 0.49, 0.53, train_mean=0.08, heldout_mean=0.084, n=500)
     found = sections_of(ONE, [entry(memorisation=memory(0.55, 0.53, 0.57)), entry(memorisation=other, seed=1)])
     assert found.lines("memorization")["PLG-MI"] == [".0750", ".0780", "53.0% (27.6 to 78.4)", "1,500"]
+
+
+def test_rows_of_classes_are_no_attacks_of_their_own(sections_of) -> None:
+    made = [*rows("plgmi", 0.8, seconds=2.0), *(ONE[0] | {"class": name, "attack_accuracy": 0.7} for name in "ab")]
+    tables = [block for block in sections_of(made).blocks("tested") if isinstance(block, Table)]
+    (said,) = (str(line.cells[1].text) for one in tables for group in one.groups for line in group.lines
+               if "of wall time" in str(line.cells[1].text))  # fmt: skip
+    assert said == "2.00 s of wall time for all 1 attacks together"
+
+
+def test_the_share_is_that_of_all_evaluations_as_among_the_measures(sections_of) -> None:
+    shares = {0: 0.70, 1: 0.50, 2: 0.48}
+    made = [row for index, share in shares.items() for row in rows("plgmi", 0.8, evaluation_index=index,
+                                                                   nearer_to_train=share, samples=1000)]  # fmt: skip
+    found = sections_of(made, [entry(memorisation=memory(0.70, 0.66, 0.74))])
+    assert found.lines("memorization")["PLG-MI"] == [".0700", ".0720", "56.0% (52.0 to 60.0)", "3,000"]
+    trainings = [*made, *rows("plgmi", 0.8, seed=1, nearer_to_train=0.50, samples=1000)]
+    both = [entry(memorisation=memory(0.70, 0.66, 0.74)), entry(memorisation=memory(0.50, 0.46, 0.54), seed=1)]
+    assert sections_of(trainings, both).lines("memorization")["PLG-MI"][2].startswith("53.0% (14.9 to 91.1")
 
 
 def pair(name: str, distance: float | None, private: dict[str, Any], made: dict[str, Any]) -> dict[str, Any]:

@@ -150,6 +150,25 @@ def test_a_judge_that_does_not_know_real_records_shows_nothing(real: float | Non
     assert ("so nothing can be concluded from what it recognizes" in found) is not is_judged
 
 
+@pytest.mark.parametrize(
+    ("left_out", "says", "is_too_few"),
+    [((0, 0, 0), "its 20 groups", False), ((3, 3, 3), "17 of its 20 groups", False), ((3, 19, 5), "1 to 17 of", True)],
+)
+def test_groups_that_were_not_attacked_are_not_claimed(left_out: tuple[int, ...], says: str, is_too_few: bool) -> None:
+    rows = [row | {"excluded_classes": n} for row, n in zip(PLGMI, left_out, strict=True)]
+    found = made(rows, entries=(entry("plgmi"),))
+    assert f"make up records of {says}" in found
+    assert ("so nothing can be concluded" in found) is is_too_few
+
+
+def test_the_judge_is_held_against_chance_in_all_groups() -> None:
+    """A judge that takes every record for the one group attacked recognizes all of its real records."""
+    rows, known = [row | {"real_rows_accuracy": 1.0} for row in PLGMI], entry("plgmi")
+    assert "nothing can be concluded" not in made(rows, entries=(known,))
+    found = made(rows, entries=(replace(known, evaluation_scores={"class_mean": 0.05}),))
+    assert "recognizes 5 of 100 real records, not measurably more than at random" in found
+
+
 @pytest.mark.parametrize("real", [0.4, None])
 def test_real_records_are_drawn_where_they_were_judged(real: float | None) -> None:
     assert ("real records" in made([row | {"real_rows_accuracy": real} for row in PLGMI])) is (real is not None)

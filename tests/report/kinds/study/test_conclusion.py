@@ -73,6 +73,11 @@ def test_a_gain_on_validation_alone_may_be_luck(make_study, summary) -> None:
     assert "interval of the held-out" not in text
 
 
+def test_a_comparison_that_could_not_be_made_says_why(make_study, summary) -> None:
+    text = summary(make_study(study=INTERRUPTED | {"uncompared": "of 1 seeds none can be paired"}))
+    assert "there is no comparison on held-out data: of 1 seeds none can be paired." in text and "yet" not in text
+
+
 def test_the_best_of_many_is_always_called_optimistic(make_study, summary) -> None:
     for study in ({}, INTERRUPTED):
         assert "Only the held-out comparison counts." in summary(make_study(study=study))

@@ -138,5 +138,11 @@ def accuracy(predicted: Tensor, labels: Tensor) -> float | None:
 
 
 def fact_sheet(scores: ModelScores) -> dict[str, Any]:
-    """Scores as inversion.json holds them."""
-    return {name: value for name, value in asdict(scores).items() if name != "by_class"}
+    """Scores as inversion.json holds them, with the mean over all classes that have held-out rows.
+
+    >>> fact_sheet(ModelScores(0.9, 0.8, 0.7, 3, 1.0, {"a": 1.0, "b": 0.5, "c": None}))["class_mean"]
+    0.75
+    """
+    known = [value for value in scores.by_class.values() if value is not None]
+    found = {name: value for name, value in asdict(scores).items() if name != "by_class"}
+    return found | ({"class_mean": fmean(known)} if known else {})

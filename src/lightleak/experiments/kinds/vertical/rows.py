@@ -41,7 +41,8 @@ def estimate_row(
 
     ``absolute_error`` is that of an adversary unaware of the defense, as in the paper, and ``trained_error`` its
     distance from the share that was trained on. ``informed_...`` is what an adversary makes of the estimate who knows
-    the defense and its strength (`VerticalDefense.share_before`); without a ``defense`` nothing is known of one.
+    the defense and its strength (`VerticalDefense.share_before`); of a guess that reads no record nothing is to be
+    corrected. Without a ``defense`` nothing is known of one.
     """
     fraction = None if truth is None else truth.fraction
     trained = None if truth is None else truth.trained_fraction
@@ -97,21 +98,23 @@ def as_trained(found: PropertyEstimate, attack: PropertyAttack, training: Traini
     )
 
 
-def _informed(found: PropertyEstimate, fraction: float | None, defense: VerticalDefense | None) -> dict[str, Any]:
+def _informed(estimate: PropertyEstimate, fraction: float | None, defense: VerticalDefense | None) -> dict[str, Any]:
     if defense is None:
         return {}
 
     def before(share: float) -> float:
+        if not estimate.reads_records:
+            return share
         inside = min(max(share, 0.0), 1.0)
         found = defense.share_before(inside)
         return share if found == inside else found  # a defense that does not change the share leaves a raw estimate raw
 
-    known = before(found.fraction)
+    known = before(estimate.fraction)
     return {
         "informed_fraction": known,
-        "informed_low": before(found.low),
-        "informed_high": before(found.high),
-        "informed_by_kind": {kind: before(share) for kind, share in found.by_kind.items()},
+        "informed_low": before(estimate.low),
+        "informed_high": before(estimate.high),
+        "informed_by_kind": {kind: before(share) for kind, share in estimate.by_kind.items()},
         "informed_error": _distance(known, fraction),
     }
 
