@@ -54,13 +54,7 @@ def hand_over(network: nn.Module, name: str | None = None) -> str:
         UsageError: it is no module.
     """
     require_parameters(network)
-    try:
-        kept = copy.deepcopy(network).cpu()
-    except Exception as error:  # whatever a user's module holds: a lock, an open file, a tensor within a graph
-        raise UnsupportedError(
-            f"{type(network).__name__} cannot be copied ({type(error).__name__}: {error}); name its code instead, "
-            "as 'package.module:factory'"
-        ) from error
+    kept = copied_network(network)
     name = name or f"{MEMORY}{type(network).__name__}-{network_digest(network)}"
 
     def make(layout: object, n_classes: int) -> nn.Module:
@@ -68,6 +62,21 @@ def hand_over(network: nn.Module, name: str | None = None) -> str:
 
     _KNOWN[name] = make
     return name
+
+
+def copied_network(network: nn.Module) -> nn.Module:
+    """A copy of a user's module, on the CPU.
+
+    Raises:
+        UnsupportedError: the module cannot be copied.
+    """
+    try:
+        return copy.deepcopy(network).cpu()
+    except Exception as error:  # whatever a user's module holds: a lock, an open file, a tensor within a graph
+        raise UnsupportedError(
+            f"{type(network).__name__} cannot be copied ({type(error).__name__}: {error}); name its code instead, "
+            "as 'package.module:factory'"
+        ) from error
 
 
 def require_parameters(network: nn.Module) -> None:
