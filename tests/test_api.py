@@ -148,6 +148,11 @@ def test_one_logit_is_audited_as_the_two_classes_that_it_equals(audit: Audit, da
     assert (found.rows["exact_match_rate"] == 1.0).all()
 
 
+def test_a_compiled_module_is_audited_as_the_one_it_was_made_from(audit: Audit, data: PreparedTable) -> None:
+    found = audit(torch.compile(chain(data.width, 2), backend="eager"), attacks=["exact"])
+    assert not found.left_out and bool((found.rows.exact_match_rate == 1).all())
+
+
 def test_a_chain_of_ones_own_is_attacked_as_the_registrys(data: PreparedTable) -> None:
     registered = NetworkSpec("mlp", 2, data.encoder.layout, {"hidden": [20, 20]})
     people = Population(*data.encode(), data.encoder, data.marginals)

@@ -232,6 +232,19 @@ def test_exact_inversion_proves_rows_of_a_chain_in_the_lightning_module(fit: Fit
     assert float(trainer.callback_metrics["reconstruction/exact/exact_match_rate"]) == 1.0
 
 
+class Compiled(Wrapped):
+    def __init__(self) -> None:
+        super().__init__()
+        layers = nn.Linear(6, 20), nn.ReLU(), nn.Linear(20, 20), nn.ReLU(), nn.Linear(20, 2)
+        self.model = torch.compile(nn.Sequential(*layers), backend="eager")
+
+
+def test_a_compiled_network_is_watched_as_the_one_it_was_made_from(fit: Fit, encoder: TableEncoder) -> None:
+    watch = LeakageCallback(encoder, "exact", max_captures=1)
+    trainer = fit(Compiled, watch, epochs=1)
+    assert float(trainer.callback_metrics["reconstruction/exact/exact_match_rate"]) == 1.0
+
+
 class Smooth(Wrapped):
     """No chain of ReLU: its layers are found by tracing, within the optimizer's step."""
 

@@ -201,7 +201,7 @@ def test_what_cannot_be_copied_is_refused_wherever_it_is_copied(use: Any) -> Non
     locked.lock = threading.Lock()  # type: ignore[assignment]
     prune.l1_unstructured(pruned[0], "weight", 0.5)
     for network in (locked, pruned):
-        with pytest.raises(UnsupportedError, match="Sequential cannot be copied .*name its code instead"):
+        with pytest.raises(UnsupportedError, match=r"Sequential cannot be copied .*name its code instead"):
             use(network)
 
 

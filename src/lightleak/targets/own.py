@@ -79,6 +79,11 @@ def copied_network(network: nn.Module) -> nn.Module:
         ) from error
 
 
+def uncompiled(network: nn.Module) -> nn.Module:
+    """The module that ``torch.compile`` wrapped, whose parameters have the names of its own; any other as it is."""
+    return getattr(network, "_orig_mod", network)
+
+
 def require_parameters(network: nn.Module) -> None:
     """Refuse a module without parameters to attack.
 

@@ -28,8 +28,8 @@ def require_classifier(network: nn.Module, rows: Tensor) -> int:
         rows: such rows, at least 2 (`lightleak.data.encoder.TableEncoder.spread_rows`).
 
     Raises:
-        UnsupportedError: it has no parameters yet, cannot be copied, or a copy computes with parameters of the original;
-            it does not take such rows, or does not return logits ``[n, n_classes]`` (probabilities are none).
+        UnsupportedError: it has no parameters yet, cannot be copied, or a copy computes with parameters of the
+            original; it does not take such rows, or does not return logits ``[n, n_classes]`` (probabilities are none).
     """
     require_parameters(network)
     tried, again = (without_dropout(copied_network(network).train()) for _ in range(2))
