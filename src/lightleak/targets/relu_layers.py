@@ -126,10 +126,11 @@ def _chain(network: nn.Module, kind: _Kind) -> tuple[list[str], list[_Activation
             after_linear = True
     if not after_linear:
         raise _Otherwise("no Linear layer comes last")
-    chained = {f"{layer}.{part}" for layer in layers for part in ("weight", "bias")}
+    chained = [f"{layer}.{part}" for layer in layers for part in ("weight", "bias")]
     named = [name for name, _ in network.named_parameters()]
-    if lacking := [layer for layer in layers if f"{layer}.weight" not in named]:
-        raise _Otherwise(f"the weight of layer {lacking[0]!r} is shared, or computed from other parameters")
+    if lacking := [name for name in chained if name not in named]:
+        layer, _, part = lacking[0].rpartition(".")
+        raise _Otherwise(f"the {part} of layer {layer!r} is shared, or computed from other parameters")
     if outside := [name for name in named if name not in chained]:
         raise _Otherwise(f"parameter {outside[0]!r} belongs to no Linear layer of the chain")
     return layers, activations
@@ -137,10 +138,14 @@ def _chain(network: nn.Module, kind: _Kind) -> tuple[list[str], list[_Activation
 
 def _straight(network: nn.Module, kind: _Kind) -> list[str | _Activation]:
     """The computation as names of linear layers, and activations, in order."""
+    own = set(vars(network))
     try:
         graph = _Tracer().trace(network)
     except Exception as error:  # control flow, other libraries' calls: a user's forward may raise anything when traced
         raise _Otherwise(f"its forward cannot be traced by torch.fx ({type(error).__name__})") from error
+    finally:
+        for constant in set(vars(network)) - own:  # torch.fx keeps tensors that the forward makes in the module
+            delattr(network, constant)
     modules = dict(network.named_modules())
     steps: list[str | _Activation] = []
     last: fx.Node | None = None
