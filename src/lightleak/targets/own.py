@@ -193,8 +193,13 @@ def reads_copies(network: nn.Module) -> nn.Module:
     require_kind("network", network, nn.Module, "an nn.Module")
     if isinstance(network, torch.jit.ScriptModule):
         raise UnsupportedError("the network is compiled by torch.jit; hand over the module that it was made from")
-    network.register_forward_pre_hook(lambda module, rows: tuple(part.clone() for part in rows))
+    network.register_forward_pre_hook(copied_rows)
     return network
+
+
+def copied_rows(module: nn.Module, rows: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """The hook of `reads_copies`."""
+    return tuple(part.clone() for part in rows)
 
 
 def trust_network(name: str) -> None:

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
+from lightleak.targets.own import copied_rows
+
 PASSED = (nn.Dropout, nn.Identity, nn.Flatten)
 """Layers that leave rows ``[n, d]`` unchanged; dropout, because an attack cannot know its masks and leaves it out."""
 
@@ -138,6 +140,10 @@ def _chain(network: nn.Module, kind: _Kind) -> tuple[list[str], list[_Activation
 
 def _straight(network: nn.Module, kind: _Kind) -> list[str | _Activation]:
     """The computation as names of linear layers, and activations, in order."""
+    for name, layer in network.named_modules():
+        hooks = {*layer._forward_hooks.values(), *layer._forward_pre_hooks.values()}
+        if hooks - {copied_rows}:  # torch.fx runs none of the whole and of layers that it takes as they are
+            raise _Otherwise(f"layer {name!r} has a forward hook" if name else "it has a forward hook")
     own = set(vars(network))
     try:
         graph = _Tracer().trace(network)

@@ -143,6 +143,34 @@ def test_embeddings_are_inverted(
         assert found.certificate.certified == 8 or summed
 
 
+def doubled(layer: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
+    return 2 * output
+
+
+def hooked(width: int, name: str) -> str:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(width, 40), nn.ReLU(), nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 2))
+    network.get_submodule(name).register_forward_hook(doubled)
+    return hand_over(network)
+
+
+@pytest.mark.parametrize("name", ["1", "2"])
+def test_hooks_take_part_in_what_a_network_computes(
+    make_batch: Any, recovered: Any, certified_wrongly: Any, name: str
+) -> None:
+    base = make_batch(4, (4, 4), 2)
+    found, batch = attacked(base, hooked(base.encoder.width, name), {})
+    assert recovered(found, batch, nearly=True) == 4
+    assert found.certificate.certified == 4 and certified_wrongly(found, batch) == 0
+
+
+@pytest.mark.parametrize("name", ["", "0", "4"])
+def test_hooks_of_the_first_and_the_last_layer_are_refused(make_batch: Any, name: str) -> None:
+    base = make_batch(4, (4, 4), 2)
+    with pytest.raises(UnsupportedError, match=r"are also used elsewhere|are not what a Linear layer"):
+        attacked(base, hooked(base.encoder.width, name), {})
+
+
 class OneHidden(nn.Module):
     """Embeddings of `more` numbers than a column has categories, by a product with one-hot cells; one hidden layer."""
 
