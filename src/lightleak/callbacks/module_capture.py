@@ -178,7 +178,8 @@ class ModuleCapture(GradientCapture):
             warnings.warn(
                 f"optimizer step {self._step} was not captured: {reason}. The training step must take the mean "
                 "cross-entropy of the network's logits on its batch, a pair of inputs and labels or what batch=... "
-                "makes one; further steps of this kind are counted",
+                "makes one; where the LightningModule's forward changes inputs or logits of its network, give "
+                "network='self'; further steps of this kind are counted",
                 stacklevel=3,
             )
         if self.is_over:
