@@ -366,6 +366,11 @@ def test_wrong_use_is_one_message_before_any_work(
     assert not (tmp_path / "run").exists()
 
 
+def test_whole_numbers_may_be_numpys(audit: Audit) -> None:
+    found = audit("mlp", attacks=["random"], batch_size=np.int64(6), batches=np.int64(2), epochs=np.int32(0))
+    assert len(found.rows) == 2
+
+
 def test_the_device_is_an_argument_or_a_setting(audit: Audit, tmp_path: Path) -> None:
     found = audit("mlp", attacks=["random"], device="cpu", settings={"device": "cpu"})
     assert yaml.safe_load((found.folder / "config.yaml").read_text())["device"] == "cpu"

@@ -232,6 +232,7 @@ def audit_model(
     prepared = _prepared(data, label)
     sizes = _sizes(batch_size)
     network, called = _network(model, prepared)
+    batches, epochs = (whole_number(name, n, least=0) for name, n in (("batches", batches), ("epochs", epochs)))
     on_fedavg = _settings(settings).get("protocol.name") == "fedavg"
     tree: dict[str, Any] = {
         "data": {"name": hand_over_table(prepared.table), "encoding": prepared.encoder.encoding},
