@@ -148,6 +148,60 @@ def test_one_logit_is_audited_as_the_two_classes_that_it_equals(audit: Audit, da
     assert (found.rows["exact_match_rate"] == 1.0).all()
 
 
+def test_a_compiled_module_is_audited_as_the_one_it_was_made_from(audit: Audit, data: PreparedTable) -> None:
+    found = audit(torch.compile(chain(data.width, 2), backend="eager"), attacks=["exact"])
+    assert not found.left_out and bool((found.rows.exact_match_rate == 1).all())
+
+
+class Hidden(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(width, 20), nn.Linear(20, 20), nn.Linear(20, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.second(self.first(x).relu()).relu())
+
+
+class SharedBias(Hidden):
+    def __init__(self, width: int) -> None:
+        super().__init__(width)
+        self.second.bias = self.first.bias
+
+
+class OfFloat32(Hidden):
+    def forward(self, x: Tensor) -> Tensor:
+        if x.dtype != torch.float32:
+            raise ValueError("float32 is all that it takes")
+        return super().forward(x)
+
+
+class ReadsParameters(Hidden):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + 0 * sum(parameter.sum() for parameter in self.parameters())
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (SharedBias, "weights of ['first'] are also used elsewhere in SharedBias"),
+        (OfFloat32, "cannot be tried on this network (ValueError: float32 is all that it takes)"),
+    ],
+)
+def test_an_attack_that_fails_on_a_network_is_left_out_with_the_reason(
+    audit: Audit, data: PreparedTable, make: type[Hidden], reason: str
+) -> None:
+    found = audit(make(data.width), attacks=["exact", "random"])
+    assert found.left_out == {"exact": reason} and set(found.rows.attack) == {"random"}
+
+
+def test_a_network_that_computes_with_all_its_parameters_is_inverted(audit: Audit, data: PreparedTable) -> None:
+    torch.manual_seed(0)
+    network = ReadsParameters(data.width)
+    found = audit(network, attacks=["exact"])
+    assert bool((found.rows.exact_match_rate == 1).all()) and bool((found.rows.certified_wrong == 0).all())
+    assert not any(name.startswith("_tensor_constant") for name in vars(network))
+
+
 def test_a_chain_of_ones_own_is_attacked_as_the_registrys(data: PreparedTable) -> None:
     registered = NetworkSpec("mlp", 2, data.encoder.layout, {"hidden": [20, 20]})
     people = Population(*data.encode(), data.encoder, data.marginals)
@@ -310,6 +364,11 @@ def test_wrong_use_is_one_message_before_any_work(
     with pytest.raises(UsageError, match=message):
         audit(call.pop("model"), **call)
     assert not (tmp_path / "run").exists()
+
+
+def test_whole_numbers_may_be_numpys(audit: Audit) -> None:
+    found = audit("mlp", attacks=["random"], batch_size=np.int64(6), batches=np.int64(2), epochs=np.int32(0))
+    assert len(found.rows) == 2
 
 
 def test_the_device_is_an_argument_or_a_setting(audit: Audit, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ from lightleak.experiments.terminal import print_results
 from lightleak.experiments.unit import Observed
 from lightleak.report.build import FILE_NAME as REPORT_FILE
 from lightleak.targets.client_form import ClientForm
-from lightleak.targets.own import hand_over, is_own, trust_network
+from lightleak.targets.own import hand_over, is_own, trust_network, uncompiled
 from lightleak.targets.own_check import ROWS, require_auditable
 from lightleak.targets.single_logit import with_two_logits
 from lightleak.targets.spec import NETWORKS
@@ -232,6 +232,7 @@ def audit_model(
     prepared = _prepared(data, label)
     sizes = _sizes(batch_size)
     network, called = _network(model, prepared)
+    batches, epochs = (whole_number(name, n, least=0) for name, n in (("batches", batches), ("epochs", epochs)))
     on_fedavg = _settings(settings).get("protocol.name") == "fedavg"
     tree: dict[str, Any] = {
         "data": {"name": hand_over_table(prepared.table), "encoding": prepared.encoder.encoding},
@@ -294,7 +295,7 @@ def attack_updates(
         require_kind("model", model, nn.Module, "the nn.Module behind the updates")
         for name in {str(update.network.get("name")) for update, _ in observed}:
             if name.startswith(MEMORY):
-                hand_over(model, name)
+                hand_over(uncompiled(model), name)
     chosen: dict[str, Any] = {"device": _device(device, settings)}
     if attacks is not None:
         chosen["attacks"] = _attacks(attacks)
@@ -406,7 +407,7 @@ def _network(model: Model, prepared: PreparedTable) -> tuple[str, str]:
     made = model if isinstance(model, nn.Module) else _made(model, prepared.width, prepared.n_classes)
     if not isinstance(made, nn.Module):
         raise UsageError(f"{expected}, got {type(made).__name__}")
-    made, _ = with_two_logits(ClientForm.of(made, None, prepared.encoder.spread_rows(ROWS)), prepared.width)
+    made, _ = with_two_logits(ClientForm.of(uncompiled(made), None, prepared.encoder.spread_rows(ROWS)), prepared.width)
     require_auditable(made, prepared.encoder, prepared.n_classes)
     return hand_over(made), type(made).__name__
 

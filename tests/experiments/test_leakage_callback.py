@@ -232,6 +232,42 @@ def test_exact_inversion_proves_rows_of_a_chain_in_the_lightning_module(fit: Fit
     assert float(trainer.callback_metrics["reconstruction/exact/exact_match_rate"]) == 1.0
 
 
+class Scaled(Wrapped):
+    """Scales its inputs by buffers of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = nn.Sequential(nn.Linear(6, 20), nn.ReLU(), nn.Linear(20, 2))
+        self.register_buffer("mean", torch.full((6,), 0.3))
+        self.register_buffer("deviation", torch.full((6,), 2.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model((x - self.mean) / self.deviation)
+
+
+def test_a_module_that_scales_the_inputs_of_its_network_is_named_as_the_network(
+    fit: Fit, encoder: TableEncoder
+) -> None:
+    with pytest.warns(UserWarning, match=r"was not captured: .* changes inputs .* give network='self'"):
+        fit(Scaled, LeakageCallback(encoder, QUICK), epochs=1)
+    watch = LeakageCallback(encoder, QUICK, network="self")
+    fit(Scaled, watch, epochs=1)
+    assert len(watch.captured) == 1
+
+
+class Compiled(Wrapped):
+    def __init__(self) -> None:
+        super().__init__()
+        layers = nn.Linear(6, 20), nn.ReLU(), nn.Linear(20, 20), nn.ReLU(), nn.Linear(20, 2)
+        self.model = torch.compile(nn.Sequential(*layers), backend="eager")
+
+
+def test_a_compiled_network_is_watched_as_the_one_it_was_made_from(fit: Fit, encoder: TableEncoder) -> None:
+    watch = LeakageCallback(encoder, "exact", max_captures=1)
+    trainer = fit(Compiled, watch, epochs=1)
+    assert float(trainer.callback_metrics["reconstruction/exact/exact_match_rate"]) == 1.0
+
+
 class Smooth(Wrapped):
     """No chain of ReLU: its layers are found by tracing, within the optimizer's step."""
 

@@ -4,6 +4,7 @@ import copy
 import os
 import subprocess
 import sys
+import threading
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import prune
 
 from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.data.layout import EncodedLayout
@@ -191,6 +193,47 @@ def test_modules_that_cannot_be_kept_are_refused() -> None:
     holds.generator = (i for i in range(3))  # type: ignore[assignment]
     with pytest.raises(UnsupportedError, match=r"cannot be copied .*name its code instead"):
         hand_over(holds)
+
+
+@pytest.mark.parametrize("use", [hand_over, partial(with_two_logits, width=3), partial(require_classifier, rows=ROWS)])
+def test_what_cannot_be_copied_is_refused_wherever_it_is_copied(use: Any) -> None:
+    locked, pruned = small(), small()
+    locked.lock = threading.Lock()  # type: ignore[assignment]
+    prune.l1_unstructured(pruned[0], "weight", 0.5)
+    for network in (locked, pruned):
+        with pytest.raises(UnsupportedError, match=r"Sequential cannot be copied .*name its code instead"):
+            use(network)
+
+
+class HoldsItself(nn.Module):
+    """Its forward calls a function that refers to the module, which a copy does not rebind."""
+
+    def __init__(self, outputs: int = 2) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(3, 4), nn.Linear(4, outputs)
+        self.body = lambda x: self.first(x).relu()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.body(x))
+
+
+class HoldsAMethod(HoldsItself):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = self._body
+        self.unused = lambda x: self.first(x)
+
+    def _body(self, x: Tensor) -> Tensor:
+        return self.first(x).relu()
+
+
+def test_a_module_whose_copies_compute_with_its_own_parameters_is_refused() -> None:
+    replaced = small()
+    replaced.forward = lambda x: replaced[3](replaced[0](x))  # type: ignore[method-assign]
+    for network in (HoldsItself(), replaced, with_two_logits(HoldsItself(1), 3)[0]):
+        with pytest.raises(UnsupportedError, match="computes with parameters of the module that it was copied from"):
+            require_classifier(network, ROWS)
+    assert require_classifier(HoldsAMethod(), ROWS) == 2
 
 
 class Pairs(nn.Linear):

@@ -8,7 +8,8 @@ from torch.nn import functional
 from lightleak.attacks.gradient_inversion.network.client import relu_chain
 from lightleak.data.layout import EncodedLayout
 from lightleak.targets import NetworkSpec, build_network
-from lightleak.targets.relu_layers import relu_layers, smooth_layers
+from lightleak.targets.own import reads_copies
+from lightleak.targets.relu_layers import chain_obstacle, relu_layers, smooth_layers
 
 
 class Written(nn.Module):
@@ -74,6 +75,15 @@ def linear(*layers: nn.Module) -> nn.Module:
 )
 def test_chains_are_told_by_what_they_compute(network: nn.Module, layers: list[str] | None) -> None:
     assert relu_layers(network) == layers
+
+
+@pytest.mark.parametrize("name", ["", "0", "1"])
+@pytest.mark.parametrize("kind", ["register_forward_hook", "register_forward_pre_hook"])
+def test_hooks_keep_a_network_from_being_a_chain(name: str, kind: str) -> None:
+    network = reads_copies(linear(nn.ReLU()))
+    assert relu_layers(network) == ["0", "2"]
+    getattr(network.get_submodule(name), kind)(lambda *called: None)
+    assert relu_layers(network) is None and "has a forward hook" in str(chain_obstacle(network))
 
 
 @pytest.mark.parametrize("activation", [nn.ELU, nn.SiLU, nn.Mish])

@@ -19,7 +19,7 @@ from lightleak.data.input_form import InputForm
 from lightleak.data.marginals import Marginals
 from lightleak.protocols.replay import require_replay
 from lightleak.targets.client_form import PREFIX, ClientForm
-from lightleak.targets.own import hand_over
+from lightleak.targets.own import hand_over, uncompiled
 from lightleak.targets.own_check import ROWS, require_classifier, require_trained
 from lightleak.targets.single_logit import two_logit_gradient, two_logit_weights, with_two_logits
 from lightleak.targets.spec import NetworkSpec
@@ -127,7 +127,8 @@ class ModuleCapture(GradientCapture):
     def _describe(self, module: lightning.LightningModule) -> tuple[nn.Module, NetworkSpec]:
         if self.network_name is None and isinstance(getattr(module, "spec", None), NetworkSpec):
             return described_network(module, self.encoder)
-        network = find_network(module, self.network_name)
+        self._called = find_network(module, self.network_name)
+        network = uncompiled(self._called)
         require_trained(network)
         rows = self.encoder.spread_rows(ROWS)
         formed = ClientForm.of(without_trainer(network), self._form, rows)
@@ -135,7 +136,6 @@ class ModuleCapture(GradientCapture):
         spec = NetworkSpec(hand_over(alone), require_classifier(alone, rows), self.encoder.layout)
         if not isinstance(formed, ClientForm):
             return network, spec
-        self._called = network
         return nn.ModuleDict({PREFIX: network}), spec
 
     @property
@@ -178,7 +178,8 @@ class ModuleCapture(GradientCapture):
             warnings.warn(
                 f"optimizer step {self._step} was not captured: {reason}. The training step must take the mean "
                 "cross-entropy of the network's logits on its batch, a pair of inputs and labels or what batch=... "
-                "makes one; further steps of this kind are counted",
+                "makes one; where the LightningModule's forward changes inputs or logits of its network, give "
+                "network='self'; further steps of this kind are counted",
                 stacklevel=3,
             )
         if self.is_over:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from lightleak.attacks import ATTACKS, UpdateAttack
 from lightleak.attacks.model_inversion import INVERSION_ATTACKS
 from lightleak.attacks.property_inference import PROPERTY_ATTACKS
-from lightleak.core.errors import UnsupportedError, UsageError, placed
+from lightleak.core.errors import LightLeakError, UnsupportedError, UsageError, placed
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.registry import Registry
 from lightleak.experiments.config import AuditConfig
@@ -38,6 +38,21 @@ def check_attacks(attacks: Mapping[str, Mapping[str, Any]]) -> None:
     """Raise `UsageError` for an unknown attack or setting."""
     for name, options in attacks.items():
         make_attack(name, options, f"attacks.{name}")
+
+
+def check_attack(attack: UpdateAttack, update: ClientUpdate) -> None:
+    """Check whether an attack applies to an update.
+
+    Raises:
+        UsageError: it does not, or the update's network raised something, whose type and message are given.
+    """
+    try:
+        attack.check(update)
+    except LightLeakError:
+        raise
+    except Exception as error:  # a user's network may raise anything
+        said = " ".join(str(error).split())
+        raise UsageError(f"{attack.name}: cannot be tried on this network ({type(error).__name__}: {said})") from error
 
 
 def require_some(attacks: Collection[str], left_out: Mapping[str, UsageError]) -> dict[str, str]:

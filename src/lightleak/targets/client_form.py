@@ -6,7 +6,6 @@ parameters and the same gradients, as a function of encoded rows ``[n, d]``: an 
 one-hot columns and the embedding's rows, which has a derivative by the columns.
 """
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from lightleak.core.errors import UnsupportedError
 from lightleak.data.input_form import InputForm
 from lightleak.data.layout import Block
 from lightleak.targets.differentiable_parts import with_differentiable_parts
+from lightleak.targets.own import copied_network
 
 PREFIX = "network"
 """Under which a `ClientForm` has the network: begins the names of its parameters, buffers and layers."""
@@ -121,13 +121,14 @@ class ClientForm(nn.Module):
         rows: valid encoded rows ``[n, d]``, on which it is tried.
 
     Raises:
-        UnsupportedError: it takes rows in no form that is tried, or indexes an embedding by several columns at once.
+        UnsupportedError: it cannot be copied, takes rows in no form that is tried, or indexes an embedding by several
+            columns at once.
     """
 
     def __init__(self, network: nn.Module, form: InputForm | None, rows: Tensor) -> None:
         super().__init__()
         self.form = form
-        self.network = with_differentiable_parts(copy.deepcopy(network).cpu())
+        self.network = with_differentiable_parts(copied_network(network))
         self._still = still_modules(network)
         self.call = self._find_call(rows)
         if form is not None and form.coded:

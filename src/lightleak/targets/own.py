@@ -54,13 +54,7 @@ def hand_over(network: nn.Module, name: str | None = None) -> str:
         UsageError: it is no module.
     """
     require_parameters(network)
-    try:
-        kept = copy.deepcopy(network).cpu()
-    except Exception as error:  # whatever a user's module holds: a lock, an open file, a tensor within a graph
-        raise UnsupportedError(
-            f"{type(network).__name__} cannot be copied ({type(error).__name__}: {error}); name its code instead, "
-            "as 'package.module:factory'"
-        ) from error
+    kept = copied_network(network)
     name = name or f"{MEMORY}{type(network).__name__}-{network_digest(network)}"
 
     def make(layout: object, n_classes: int) -> nn.Module:
@@ -68,6 +62,26 @@ def hand_over(network: nn.Module, name: str | None = None) -> str:
 
     _KNOWN[name] = make
     return name
+
+
+def copied_network(network: nn.Module) -> nn.Module:
+    """A copy of a user's module, on the CPU.
+
+    Raises:
+        UnsupportedError: the module cannot be copied.
+    """
+    try:
+        return copy.deepcopy(network).cpu()
+    except Exception as error:  # whatever a user's module holds: a lock, an open file, a tensor within a graph
+        raise UnsupportedError(
+            f"{type(network).__name__} cannot be copied ({type(error).__name__}: {error}); name its code instead, "
+            "as 'package.module:factory'"
+        ) from error
+
+
+def uncompiled(network: nn.Module) -> nn.Module:
+    """The module that ``torch.compile`` wrapped, whose parameters have the names of its own; any other as it is."""
+    return getattr(network, "_orig_mod", network)
 
 
 def require_parameters(network: nn.Module) -> None:
@@ -179,8 +193,13 @@ def reads_copies(network: nn.Module) -> nn.Module:
     require_kind("network", network, nn.Module, "an nn.Module")
     if isinstance(network, torch.jit.ScriptModule):
         raise UnsupportedError("the network is compiled by torch.jit; hand over the module that it was made from")
-    network.register_forward_pre_hook(lambda module, rows: tuple(part.clone() for part in rows))
+    network.register_forward_pre_hook(copied_rows)
     return network
+
+
+def copied_rows(module: nn.Module, rows: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """The hook of `reads_copies`."""
+    return tuple(part.clone() for part in rows)
 
 
 def trust_network(name: str) -> None:

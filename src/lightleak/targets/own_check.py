@@ -1,6 +1,6 @@
 """Check on a few rows, before anything else, that updates of a user's module can be audited."""
 
-import copy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.data.encoder import TableEncoder
 from lightleak.targets.functional import without_dropout
-from lightleak.targets.own import require_parameters
+from lightleak.targets.own import copied_network, require_parameters
 
 ROWS = 3
 """On which a module is tried; BatchNorm needs more than one."""
@@ -28,14 +28,20 @@ def require_classifier(network: nn.Module, rows: Tensor) -> int:
         rows: such rows, at least 2 (`lightleak.data.encoder.TableEncoder.spread_rows`).
 
     Raises:
-        UnsupportedError: it has no parameters yet, does not take such rows, or does not return logits
-            ``[n, n_classes]`` (probabilities are none).
+        UnsupportedError: it has no parameters yet, cannot be copied, or a copy computes with parameters of the
+            original; it does not take such rows, or does not return logits ``[n, n_classes]`` (probabilities are none).
     """
     require_parameters(network)
-    tried = without_dropout(copy.deepcopy(network).cpu().train())
-    dtype = next(tried.parameters()).dtype
+    tried, again = (without_dropout(copied_network(network).train()) for _ in range(2))
+    rows, name = rows.to(next(tried.parameters()).dtype), type(network).__name__
     with torch.random.fork_rng(devices=[]):
-        return _logits(tried, type(network).__name__, rows.to(dtype))
+        logits, other = (_logits(copied, name, rows.clone()) for copied in (tried, again))
+        if _leaves(logits) & _leaves(other):
+            raise UnsupportedError(
+                f"a copy of {name} computes with parameters of the module that it was copied from: a lambda or an "
+                "inner function that holds self (or the module) is not copied; make it a method of the class"
+            )
+    return int(logits.shape[1])
 
 
 def require_trained(network: nn.Module) -> None:
@@ -68,10 +74,10 @@ def require_auditable(network: nn.Module, encoder: TableEncoder, n_classes: int)
         raise UsageError(f"{name} must return {n_classes} logits (classes of the label), got {got}")
 
 
-def _logits(network: nn.Module, name: str, rows: Tensor) -> int:
+def _logits(network: nn.Module, name: str, rows: Tensor) -> Tensor:
     expected = f"{name} must take encoded rows [n, {rows.shape[1]}] and return logits [n, n_classes]"
     try:
-        with torch.no_grad():
+        with torch.enable_grad():
             logits = network(rows)
     except Exception as error:  # a user's forward may raise anything
         raise UnsupportedError(f"{expected}; got {type(error).__name__}: {_first_line(error)}") from error
@@ -85,7 +91,21 @@ def _logits(network: nn.Module, name: str, rows: Tensor) -> int:
             f"{name} returns probabilities, of which cross-entropy would take a second softmax; return logits, without "
             "softmax as the last layer"
         )
-    return int(logits.shape[1])
+    return logits
+
+
+def _leaves(output: Tensor) -> set[Tensor]:
+    """The tensors in memory, parameters above all, from which the graph of an output starts."""
+    found, seen, open_nodes = set[Tensor](), set[Any](), [output.grad_fn]
+    while open_nodes:
+        node = open_nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if (variable := getattr(node, "variable", None)) is not None:
+            found.add(variable)
+        open_nodes += [before for before, _ in node.next_functions]
+    return found
 
 
 def _are_probabilities(outputs: Tensor) -> bool:

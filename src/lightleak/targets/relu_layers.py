@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
+from lightleak.targets.own import copied_rows
+
 PASSED = (nn.Dropout, nn.Identity, nn.Flatten)
 """Layers that leave rows ``[n, d]`` unchanged; dropout, because an attack cannot know its masks and leaves it out."""
 
@@ -126,10 +128,11 @@ def _chain(network: nn.Module, kind: _Kind) -> tuple[list[str], list[_Activation
             after_linear = True
     if not after_linear:
         raise _Otherwise("no Linear layer comes last")
-    chained = {f"{layer}.{part}" for layer in layers for part in ("weight", "bias")}
+    chained = [f"{layer}.{part}" for layer in layers for part in ("weight", "bias")]
     named = [name for name, _ in network.named_parameters()]
-    if lacking := [layer for layer in layers if f"{layer}.weight" not in named]:
-        raise _Otherwise(f"the weight of layer {lacking[0]!r} is shared, or computed from other parameters")
+    if lacking := [name for name in chained if name not in named]:
+        layer, _, part = lacking[0].rpartition(".")
+        raise _Otherwise(f"the {part} of layer {layer!r} is shared, or computed from other parameters")
     if outside := [name for name in named if name not in chained]:
         raise _Otherwise(f"parameter {outside[0]!r} belongs to no Linear layer of the chain")
     return layers, activations
@@ -137,10 +140,18 @@ def _chain(network: nn.Module, kind: _Kind) -> tuple[list[str], list[_Activation
 
 def _straight(network: nn.Module, kind: _Kind) -> list[str | _Activation]:
     """The computation as names of linear layers, and activations, in order."""
+    for name, layer in network.named_modules():
+        hooks = {*layer._forward_hooks.values(), *layer._forward_pre_hooks.values()}
+        if hooks - {copied_rows}:  # torch.fx runs none of the whole and of layers that it takes as they are
+            raise _Otherwise(f"layer {name!r} has a forward hook" if name else "it has a forward hook")
+    own = set(vars(network))
     try:
         graph = _Tracer().trace(network)
     except Exception as error:  # control flow, other libraries' calls: a user's forward may raise anything when traced
         raise _Otherwise(f"its forward cannot be traced by torch.fx ({type(error).__name__})") from error
+    finally:
+        for constant in set(vars(network)) - own:  # torch.fx keeps tensors that the forward makes in the module
+            delattr(network, constant)
     modules = dict(network.named_modules())
     steps: list[str | _Activation] = []
     last: fx.Node | None = None

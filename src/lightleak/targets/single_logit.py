@@ -6,14 +6,13 @@ nothing is added or lost. It is so for gradients, not for training: SGD moves th
 as one logit.
 """
 
-import copy
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
 from lightleak.core.errors import UnsupportedError
-from lightleak.targets.own import require_parameters
+from lightleak.targets.own import copied_network, require_parameters
 
 ROWS = 3
 
@@ -31,7 +30,7 @@ def with_two_logits(network: nn.Module, width: int) -> tuple[nn.Module, str | No
 
     Raises:
         UnsupportedError: its one output is not what a last Linear layer of one output computes, or it has no
-            parameters yet.
+            parameters yet, or it cannot be copied.
 
     >>> network, layer = with_two_logits(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)), width=3)
     >>> layer, network(torch.zeros(1, 3)).shape
@@ -46,7 +45,7 @@ def with_two_logits(network: nn.Module, width: int) -> tuple[nn.Module, str | No
     expected = f"{name} returns one number for a row; it must be the output of a final nn.Linear(..., 1)"
     if not layers:
         raise UnsupportedError(f"{expected}, which it lacks; give it two logits")
-    grown = copy.deepcopy(network)
+    grown = copied_network(network)
     last = _grown(grown.get_submodule(layers[-1]))
     if layers[-1]:
         grown.set_submodule(layers[-1], last)
@@ -83,7 +82,7 @@ def _is_of(name: str, layer: str) -> bool:
 
 def _output(network: nn.Module, width: int) -> Tensor | None:
     """What a copy returns in eval mode for made rows; None where it refuses them, which others report."""
-    tried = copy.deepcopy(network).cpu().eval()
+    tried = copied_network(network).eval()
     rows = torch.linspace(-1, 1, ROWS * width, dtype=next(tried.parameters()).dtype).reshape(ROWS, width)
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lightleak.attacks import ATTACKS
+from lightleak.attacks.gradient_inversion.network.traced import trace
 from lightleak.core.errors import UnsupportedError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.data.layout import EncodedLayout
@@ -140,6 +141,65 @@ def test_embeddings_are_inverted(
         assert found.certificate.residual < 1e-6
         # Sums of vectors could undo each other's exchanges: fewer rows are proven.
         assert found.certificate.certified == 8 or summed
+
+
+def doubled(layer: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
+    return 2 * output
+
+
+def hooked(width: int, name: str) -> str:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(width, 40), nn.ReLU(), nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 2))
+    network.get_submodule(name).register_forward_hook(doubled)
+    return hand_over(network)
+
+
+@pytest.mark.parametrize("name", ["1", "2"])
+def test_hooks_take_part_in_what_a_network_computes(
+    make_batch: Any, recovered: Any, certified_wrongly: Any, name: str
+) -> None:
+    base = make_batch(4, (4, 4), 2)
+    found, batch = attacked(base, hooked(base.encoder.width, name), {})
+    assert recovered(found, batch, nearly=True) == 4
+    assert found.certificate.certified == 4 and certified_wrongly(found, batch) == 0
+
+
+@pytest.mark.parametrize("name", ["", "0", "4"])
+def test_hooks_of_the_first_and_the_last_layer_are_refused(make_batch: Any, name: str) -> None:
+    base = make_batch(4, (4, 4), 2)
+    with pytest.raises(UnsupportedError, match=r"are also used elsewhere|are not what a Linear layer"):
+        attacked(base, hooked(base.encoder.width, name), {})
+
+
+class OneHidden(nn.Module):
+    """Embeddings of `more` numbers than a column has categories, by a product with one-hot cells; one hidden layer."""
+
+    def __init__(self, layout: EncodedLayout, n_classes: int, more: int) -> None:
+        super().__init__()
+        self.layout, self.numbers = layout, [block.start for block in layout.numerical]
+        dims = [block.width + more for block in layout.categorical]
+        self.tables = nn.ParameterList(torch.randn(dim - more, dim) for dim in dims)
+        self.rest = nn.Sequential(nn.Linear(len(self.numbers) + sum(dims), 64), nn.ReLU(), nn.Linear(64, n_classes))
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = [x[:, b.slice] @ table for b, table in zip(self.layout.categorical, self.tables, strict=True)]
+        return self.rest(torch.cat([x[:, self.numbers], *parts], 1))
+
+
+@pytest.mark.parametrize("more", [-1, 0, 2])
+def test_embeddings_before_one_hidden_layer_are_searched_by_what_the_layer_sees(
+    make_batch: Any, recovered: Any, certified_wrongly: Any, more: int
+) -> None:
+    base = make_batch(4, (4, 4), 2)
+    torch.manual_seed(0)
+    network = OneHidden(base.encoder.layout, 2, more)
+    found, batch = attacked(base, hand_over(network), {})
+    assert recovered(found, batch, nearly=True) == 4 and certified_wrongly(found, batch) == 0
+    rows, seen = base.truth.inputs.double(), []
+    view = trace(network, base.encoder.width, 4, base.encoder).view()
+    network.double().rest[0].register_forward_pre_hook(lambda layer, args: seen.append(args[0].detach()))
+    network(rows)
+    torch.testing.assert_close(view.hidden(rows), seen[0])
 
 
 @pytest.mark.parametrize("distance", [0.0, 1e-6, 1e-4, 1e-2])

@@ -199,7 +199,8 @@ class _RowCut(Cut):
 
     def searched_input(self, state: Tensor) -> Tensor:
         """See `Cut.searched_input`."""
-        inputs = [self.reached(rows) for rows in state.split(AT_ONCE)]
+        reached = super().searched_input
+        inputs = [reached(rows) for rows in state.split(AT_ONCE)]
         return torch.cat(inputs if self.position is None else [self.position.select(part) for part in inputs])
 
 

@@ -348,10 +348,6 @@ class Cut:
 
     def searched_input(self, state: Tensor) -> Tensor:
         """Input of the searched layer ``[n, in]``."""
-        return state if self.takes_rows else self.reached(state)
-
-    def reached(self, state: Tensor) -> Tensor:
-        """What the searched layer is called with."""
         found: list[Tensor] = []
 
         def stop(layer: nn.Module, args: tuple[Tensor, ...]) -> None:

@@ -14,7 +14,7 @@ from lightleak.callbacks.capture_store import is_whole, list_captures
 from lightleak.core.errors import UsageError
 from lightleak.core.stored import set_aside
 from lightleak.data.prepared import PreparedTable
-from lightleak.experiments.attack_settings import check_attacks, require_some
+from lightleak.experiments.attack_settings import check_attack, check_attacks, require_some
 from lightleak.experiments.campaign import update_packs
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.engine import Engine
@@ -141,7 +141,7 @@ def check_units(
     for unit in units:
         update, _ = unit.observe()
         try:
-            unit.make_attack().check(update)
+            check_attack(unit.make_attack(), update)
         except UsageError as error:
             if not pass_over:
                 raise

@@ -15,6 +15,7 @@ from lightleak.data.image_scale import is_image_state
 from lightleak.defenses.horizontal.dp_sgd import DPSGD
 from lightleak.experiments.attack_settings import (
     OF_MONITOR,
+    check_attack,
     chosen_attacks,
     label_setting,
     label_sharing,
@@ -244,7 +245,7 @@ def check_served(config: AuditConfig, experiment: Experiment, pass_over: bool = 
         attack.check_device(device)
         try:
             for update in firsts:
-                attack.check(update)
+                check_attack(attack, update)
         except UsageError as error:
             if not pass_over or where == OF_MONITOR:
                 raise
