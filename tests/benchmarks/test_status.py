@@ -34,7 +34,7 @@ def test_pages_are_made_from_the_kept_status(page: Path) -> None:
 
 def test_tables_are_those_of_the_papers_and_every_row_can_be_read() -> None:
     kept = Status.load(status.KEPT)
-    assert {table.name for table in kept.tables} <= set(paper_tables())
+    assert {table.table for table in kept.tables} <= set(paper_tables())
     for table in kept.tables:
         assert len(table.cells) == len(table.rows)
         assert table.state == "run" or table.why
