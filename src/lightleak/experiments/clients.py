@@ -1,5 +1,6 @@
 """Clients attacked without a training run: fresh ones, and the small federation of TabLeak's Table 5."""
 
+import copy
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -105,7 +106,9 @@ class FreshClients:
         """
         people = self.population
         rows = people.draw(self.seed, batch_size, index)
-        network = self.network or build_network(self.spec, derive_seed(self.seed, "network", batch_size, index))
+        network = copy.deepcopy(self.network)
+        if network is None:
+            network = build_network(self.spec, derive_seed(self.seed, "network", batch_size, index))
         draws, sent, truths = generator(self.seed, "defense", batch_size, index), [], []
         with _dropout_of(self.seed, "client", batch_size, index):
             for _ in range(self.releases):

@@ -80,7 +80,7 @@ def copied_network(network: nn.Module) -> nn.Module:
 
 
 def uncompiled(network: nn.Module) -> nn.Module:
-    """The module that ``torch.compile`` wrapped, whose parameters have the names of its own; any other as it is."""
+    """The module that ``torch.compile`` wrapped, whose parameters have the names of its own; any other unchanged."""
     return getattr(network, "_orig_mod", network)
 
 

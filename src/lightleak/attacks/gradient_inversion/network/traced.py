@@ -451,7 +451,7 @@ def slopes_by_outputs(
 ) -> tuple[dict[str, Call], dict[str, Tensor], Tensor]:
     """Calls of linear layers, derivatives by the outputs of those that the logits follow from, and the logits.
 
-    No derivative leads to a decoder beside the logits, or to a gate that is open or shut.
+    No derivative leads to a decoder that the logits do not use, or to a gate that is open or shut.
     """
     with torch.enable_grad(), watched(module, names) as calls:
         logits = module(rows.clone().requires_grad_())
